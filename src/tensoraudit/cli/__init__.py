@@ -1,0 +1,1 @@
+"""Options and exit codes: one short module per command. No logic."""

@@ -1,0 +1,1 @@
+"""Numerical equivalence. Numpy only; knows no framework, no file, nothing else of ours."""

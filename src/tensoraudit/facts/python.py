@@ -1,0 +1,119 @@
+"""Facts read from Python source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tensoraudit.facts.site import Side, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A module, class or function body. `name` is dotted from the module (`Net.forward`); decorators are resolved names."""
+
+    id: int
+    kind: Literal["module", "class", "function"]
+    name: str
+    parent: int | None
+    decorators: tuple[str, ...]
+    module: str
+    at: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An enclosing with / loop / if / try of a fact. `names` are the resolved names in its head
+    (the callee of a `with`, every name read by an `if` or loop test)."""
+
+    kind: Literal["with", "loop", "if", "try"]
+    names: tuple[str, ...]
+    text: str
+    at: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call. `callee` is resolved through imports: `torch.load`; `torch.optim.Adam().step` for a method on a value
+    made by a known call; `self.conv` on the instance; `?.half` when the receiver is unknown.
+
+    `args`: positional arguments under their index (0, 1, ...) and under their parameter name where a signature is
+    known; keywords under their name. A value is a Python constant, a tuple / dict of such, a `Name`, or `Unknown`.
+    `splat` is true when `*args` or `**kwargs` are passed, so that a missing argument is unknown, not absent.
+    """
+
+    callee: str
+    args: Mapping[int | str, Any]
+    splat: bool
+    scope: int
+    blocks: tuple[Block, ...]
+    order: int
+    at: Site
+    side: Side
+    assigned: str | None = None
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The value of an argument that is a (resolved) dotted name: `torch.float16`, `self.training`, `x`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import of `module` (dotted, absolute), with the local names it binds."""
+
+    module: str
+    names: tuple[str, ...]
+    scope: int
+    at: Site
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A dotted name or operator that is read or written: `np.bool`, `torch.backends.cuda.matmul.allow_tf32`, `self.n`.
+
+    `store` is "set", "augment" or "item" (subscript assignment) when it is written, None when read. `value` is what is
+    assigned, as in `Call.args`.
+    """
+
+    name: str
+    store: Literal["set", "augment", "item"] | None
+    value: Any
+    scope: int
+    blocks: tuple[Block, ...]
+    order: int
+    at: Site
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A binary operator, comparison, or statement test in source: `op` is `//`, `%`, `>>`, `if`, `while`, `for`, `assert`.
+    `operands` are values as in `Call.args`; `calls` the resolved callees anywhere inside the operands."""
+
+    op: str
+    operands: tuple[Any, ...]
+    calls: tuple[str, ...]
+    names: tuple[str, ...]
+    scope: int
+    blocks: tuple[Block, ...]
+    order: int
+    at: Site
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDef:
+    """A class with its resolved bases and the names of its methods."""
+
+    name: str
+    bases: tuple[str, ...]
+    methods: tuple[str, ...]
+    scope: int
+    at: Site
+    side: Side

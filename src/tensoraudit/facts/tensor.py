@@ -1,0 +1,36 @@
+"""Facts about stored weights, read from headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensoraudit.facts.site import Side, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One stored tensor. `offset` and `bytes` are in bytes within `file`; `location` is "inline", "external" or "zip"."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str
+    offset: int | None
+    bytes: int
+    location: str
+    at: Site
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A file or folder of weights. `imports` are the globals that its pickle wants to import, `extra` its other keys."""
+
+    format: str
+    files: tuple[str, ...]
+    imports: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    at: Site
+    side: Side

@@ -1,0 +1,1 @@
+"""States, settling, grades, suppression. Knows nothing of report formats."""

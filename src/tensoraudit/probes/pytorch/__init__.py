@@ -1,0 +1,1 @@
+"""Jobs of the PyTorch worker: the only place that imports torch."""

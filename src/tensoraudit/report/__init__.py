@@ -1,0 +1,1 @@
+"""One file per format, all drawn from one `Result`."""

@@ -1,0 +1,1 @@
+"""One file per real converter, run inside a worker. Frameworks are imported inside functions."""
