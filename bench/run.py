@@ -1,0 +1,11 @@
+"""Run every benchmark, each in a process of its own, and print its figures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = ("startup.py", "compare_tensors.py", "rules_engine.py", "localise.py", "scan.py")
+
+for name in BENCHMARKS:
+    print(f"{name}", flush=True)
+    subprocess.run([sys.executable, Path(__file__).parent / name], check=True)

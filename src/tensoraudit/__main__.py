@@ -1,0 +1,27 @@
+"""The entry point. Answers `--help` and `--version` from constants, at the cost of Python's own start."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with a documented code."""
+    arguments = sys.argv[1:]
+    if arguments in ([], ["--help"], ["-h"], ["help"]):
+        from tensoraudit.cli.help import HELP
+
+        sys.stdout.write(HELP)
+        return
+    if arguments in (["--version"], ["-V"]):
+        from tensoraudit import __version__
+
+        sys.stdout.write(f"tensoraudit {__version__}\n")
+        return
+    from tensoraudit.cli.app import run
+
+    sys.exit(run(arguments))
+
+
+if __name__ == "__main__":
+    main()

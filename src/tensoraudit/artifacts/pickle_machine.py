@@ -1,0 +1,296 @@
+"""Pickle read as data: the opcodes are interpreted, and nothing that they name is imported or called.
+
+A pickle is a program. `pickle.load` runs it; this machine only notes what it would do: a global becomes a `Global`, a
+call becomes a `Call` that holds the callee and the arguments, a persistent id a `Persistent`. Whichever opcode names a
+global, it is noted in `Wishes`, so the list of what the pickle wants to import is complete. A name that the pickle
+computes (no constant string on the stack) is "?".
+
+Bounds: `MAX_OPCODES` per pickle, argument sizes by the bytes that are there, nothing is ever copied by DUP or a memo
+reference (shared nodes may form cycles: whoever walks the result must bound the walk). Knows nothing of tensors.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tensoraudit.errors import InputError
+
+MAX_OPCODES: Final = 4_000_000
+"""About 8 s and 1 GB at worst. A checkpoint takes some 30 opcodes per tensor, a pickled module 100 per layer."""
+
+_MAX_LINE: Final = 1 << 16
+_BROKEN = (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error, EOFError, MemoryError)
+
+
+class BrokenPickleError(ValueError):
+    """The bytes are no (whole) pickle."""
+
+
+@dataclass(slots=True, eq=False)
+class Global:
+    """Something that the pickle wants to import. `name` is dotted, "?" where the pickle computes it."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Items:
+    """A tuple, list or set."""
+
+    kind: str
+    values: list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Pairs:
+    """A dict, with the pairs in the order in which they are set."""
+
+    pairs: list[tuple[Any, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What calling `callee` would give, with the state, pairs and values that are put into it afterwards."""
+
+    callee: Any
+    arguments: list[Any]
+    state: Any = None
+    pairs: list[tuple[Any, Any]] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Persistent:
+    """An object that lives outside the pickle (a storage, for torch)."""
+
+    id: Any
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What a pickle wants from outside: globals (dotted, in order; a dict for its order) and persistent objects."""
+
+    globals: dict[str, None] = field(default_factory=dict)
+    persistent: list[Persistent] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Opaque:
+    """Anything else."""
+
+    what: str
+
+
+class Stream:
+    """The file that pickletools reads: a view with a position, and lines of bounded length."""
+
+    def __init__(self, view: memoryview, at: int = 0) -> None:
+        self.view, self.at = view, at
+
+    def read(self, size: int) -> bytes:
+        """Return the next `size` bytes, fewer at the end."""
+        chunk = bytes(self.view[self.at : self.at + max(size, 0)])
+        self.at += len(chunk)
+        return chunk
+
+    def readline(self) -> bytes:
+        """Return the bytes up to a line end, without one when it is too far."""
+        chunk = bytes(self.view[self.at : self.at + _MAX_LINE])
+        line = chunk[: chunk.find(b"\n") + 1] or chunk
+        self.at += len(line)
+        return line
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self.at
+
+
+def interpret(stream: Stream, wishes: Wishes) -> Any:
+    """Return the root object of the pickle at the stream's position, and leave the stream behind it.
+
+    Adds to `wishes` what the pickle wants. Raises BrokenPickleError for bytes that are no whole pickle, and InputError
+    for one that is too large to be read.
+    """
+    machine = _Machine(wishes)
+    try:
+        for count, (code, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]
+            if count >= MAX_OPCODES:
+                raise InputError(
+                    f"holds a pickle of more than {MAX_OPCODES:,} instructions",
+                    remedy="Save only the state_dict: torch.save(model.state_dict(), path).",
+                )
+            handler = _HANDLERS.get(code.name)
+            if handler is None:
+                machine.stack.append(argument)
+            else:
+                handler(machine, argument)
+        return machine.stack.pop()
+    except _BROKEN as error:
+        raise BrokenPickleError(f"{type(error).__name__}: {error}") from error
+
+
+class _Machine:
+    """The unpickler's stack, marks and memo."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.wishes = wishes
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def pop_mark(self) -> list[Any]:
+        at = self.marks.pop()
+        values = self.stack[at:]
+        del self.stack[at:]
+        return values
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def find(self, name: str) -> Global:
+        self.wishes.globals[name] = None
+        return Global(name)
+
+    def persist(self, id_: Any) -> None:
+        self.wishes.persistent.append(Persistent(id_))
+        self.push(self.wishes.persistent[-1])
+
+
+_Handler = Callable[[_Machine, Any], object]
+
+
+def _paired(values: list[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(values[::2], values[1::2], strict=True)
+
+
+def _global(machine: _Machine, argument: str) -> None:
+    module, _, name = argument.partition(" ")
+    machine.push(machine.find(f"{module}.{name}"))
+
+
+def _stack_global(machine: _Machine, _: Any) -> None:
+    name, module = machine.pop(), machine.pop()
+    constant = isinstance(name, str) and isinstance(module, str)
+    machine.push(machine.find(f"{module}.{name}" if constant else "?"))
+
+
+def _extension(machine: _Machine, _: Any) -> None:
+    machine.push(machine.find("?"))  # copyreg's registry decides at run time what an extension code means
+
+
+def _inst(machine: _Machine, argument: str) -> None:
+    module, _, name = argument.partition(" ")
+    machine.push(Call(machine.find(f"{module}.{name}"), machine.pop_mark()))
+
+
+def _obj(machine: _Machine, _: Any) -> None:
+    callee, *arguments = machine.pop_mark()
+    machine.push(Call(callee, arguments))
+
+
+def _reduce(machine: _Machine, _: Any) -> None:
+    arguments, callee = machine.pop(), machine.pop()
+    machine.push(Call(callee, arguments.values if isinstance(arguments, Items) else [arguments]))
+
+
+def _newobj_ex(machine: _Machine, _: Any) -> None:
+    keywords = machine.pop()
+    _reduce(machine, None)
+    machine.stack[-1].arguments = [*machine.stack[-1].arguments, keywords]
+
+
+def _build(machine: _Machine, _: Any) -> None:
+    state = machine.pop()
+    if isinstance(machine.stack[-1], Call):
+        machine.stack[-1].state = state
+
+
+def _extend(machine: _Machine, values: list[Any]) -> None:
+    target = machine.stack[-1]
+    if isinstance(target, Items | Call):
+        target.values.extend(values)
+
+
+def _set_items(machine: _Machine, values: list[Any]) -> None:
+    target = machine.stack[-1]
+    if isinstance(target, Pairs | Call):
+        target.pairs.extend(_paired(values))
+
+
+def _set_item(machine: _Machine, _: Any) -> None:
+    value, key = machine.pop(), machine.pop()
+    _set_items(machine, [key, value])
+
+
+def _append(machine: _Machine, _: Any) -> None:
+    value = machine.pop()
+    _extend(machine, [value])
+
+
+def _items(kind: str, count: int | None) -> _Handler:
+    def push(machine: _Machine, _: Any) -> None:
+        if count is None:
+            values = machine.pop_mark()
+        else:
+            at = len(machine.stack) - count
+            if at < 0:
+                raise IndexError("stack underflow")
+            values = machine.stack[at:]
+            del machine.stack[at:]
+        machine.push(Items(kind, values))
+
+    return push
+
+
+def _constant(value: Any) -> _Handler:
+    return lambda machine, _: machine.push(value)
+
+
+def _nothing(machine: _Machine, _: Any) -> None:
+    """Frames and protocol numbers carry no value."""
+
+
+def _put(machine: _Machine, argument: int | None) -> None:
+    machine.memo[len(machine.memo) if argument is None else argument] = machine.stack[-1]
+
+
+_HANDLERS: Final[dict[str, _Handler]] = {
+    "PROTO": _nothing, "FRAME": _nothing, "STOP": _nothing, "READONLY_BUFFER": _nothing,
+    "NONE": _constant(None), "NEWTRUE": _constant(True), "NEWFALSE": _constant(False),
+    "NEXT_BUFFER": lambda machine, _: machine.push(Opaque("an out-of-band buffer")),
+    "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
+    "POP": lambda machine, _: machine.pop() if not _at_mark(machine) else machine.marks.pop(),
+    "POP_MARK": lambda machine, _: machine.pop_mark(),
+    "DUP": lambda machine, _: machine.push(machine.stack[-1]),
+    "PUT": _put, "BINPUT": _put, "LONG_BINPUT": _put, "MEMOIZE": _put,
+    "GET": lambda machine, key: machine.push(machine.memo[key]),
+    "BINGET": lambda machine, key: machine.push(machine.memo[key]),
+    "LONG_BINGET": lambda machine, key: machine.push(machine.memo[key]),
+    "EMPTY_TUPLE": _items("tuple", 0), "TUPLE": _items("tuple", None), "TUPLE1": _items("tuple", 1),
+    "TUPLE2": _items("tuple", 2), "TUPLE3": _items("tuple", 3),
+    "EMPTY_LIST": _items("list", 0), "LIST": _items("list", None),
+    "EMPTY_SET": _items("set", 0), "FROZENSET": _items("frozenset", None),
+    "EMPTY_DICT": lambda machine, _: machine.push(Pairs([])),
+    "DICT": lambda machine, _: machine.push(Pairs(list(_paired(machine.pop_mark())))),
+    "APPEND": _append, "SETITEM": _set_item,
+    "APPENDS": lambda machine, _: _extend(machine, machine.pop_mark()),
+    "ADDITEMS": lambda machine, _: _extend(machine, machine.pop_mark()),
+    "SETITEMS": lambda machine, _: _set_items(machine, machine.pop_mark()),
+    "GLOBAL": _global, "STACK_GLOBAL": _stack_global, "INST": _inst, "OBJ": _obj,
+    "EXT1": _extension, "EXT2": _extension, "EXT4": _extension,
+    "REDUCE": _reduce, "NEWOBJ": _reduce, "NEWOBJ_EX": _newobj_ex, "BUILD": _build,
+    "PERSID": lambda machine, argument: machine.persist(argument),
+    "BINPERSID": lambda machine, _: machine.persist(machine.pop()),
+}  # fmt: skip
+"""Every opcode that does something; all others push their argument, a constant."""
+
+
+def _at_mark(machine: _Machine) -> bool:
+    return bool(machine.marks) and machine.marks[-1] == len(machine.stack)

@@ -1,0 +1,120 @@
+"""What a file that is no artifact is, told from its first bytes, and what to do with it.
+
+A table, so that a format is one line. Knows nothing of the formats that are read: `identify` asks here last.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_FACTORY: Final = "Name a function that builds the PyTorch model instead: file.py:name."
+_UNPACK: Final = "Unpack it and name the model file inside."
+_NO_MODEL: Final = "Name a model: .pt, .pt2, .onnx, or file.py:name."
+_DOWNLOAD: Final = "It is what a failed download leaves; fetch the model again."
+_NOT_YET: Final = "This version audits PyTorch models for ONNX; name the PyTorch side, for example file.py:name."
+
+_MAGIC: Final[tuple[tuple[int, bytes, str, str], ...]] = (
+    (0, b"version https://git-lfs", "a Git LFS pointer, not the file it stands for", "Run `git lfs pull`."),
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras .h5)", _NOT_YET),
+    (4, b"TFL3", "a TensorFlow Lite model", _NOT_YET),
+    (4, b"ORTM", "an ORT-format model (.ort)", "Name the .onnx file that it was made from."),
+    (4, b"ET12", "an ExecuTorch program (.pte)", "Name the ExportedProgram (.pt2) that it was made from."),
+    (0, b"GGUF", "a GGUF model of llama.cpp", _FACTORY),
+    (0, b"ftrt", "a TensorRT engine", "Name the .onnx file that it was built from."),
+    (0, b"\x93NUMPY", "a NumPy array (.npy)", "Pass sample inputs with --inputs, and name a model."),
+    (0, b"\x1f\x8b", "a gzip archive", _UNPACK),
+    (0, b"BZh", "a bzip2 archive", _UNPACK),
+    (0, b"\xfd7zXZ\x00", "an xz archive", _UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
+    (0, b"\x04\x22\x4d\x18", "an LZ4 archive", _UNPACK),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
+    (0, b"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (257, b"ustar", "a tar archive (PyTorch's format before 0.2, or a packed folder)", _UNPACK),
+    (0, b"\x89PNG\r\n\x1a\n", "a PNG image", _NO_MODEL),
+    (0, b"\xff\xd8\xff", "a JPEG image", _NO_MODEL),
+    (0, b"GIF8", "a GIF image", _NO_MODEL),
+    (0, b"%PDF-", "a PDF document", _NO_MODEL),
+    (0, b"RIFF", "a RIFF file (WAV, WebP or AVI)", _NO_MODEL),
+    (0, b"\x7fELF", "a compiled ELF program or library", _NO_MODEL),
+    (0, b"MZ", "a Windows program or library", _NO_MODEL),
+    (0, b"\xcf\xfa\xed\xfe", "a macOS program or library", _NO_MODEL),
+    (0, b"PAR1", "a Parquet table", _NO_MODEL),
+    (0, b"SQLite format 3\x00", "an SQLite database", _NO_MODEL),
+    (0, b"<!DOCTYPE html", "an HTML page", _DOWNLOAD),
+    (0, b"<!doctype html", "an HTML page", _DOWNLOAD),
+    (0, b"<html", "an HTML page", _DOWNLOAD),
+    (0, b"<?xml", "an XML file", _NO_MODEL),
+    (0, b"\xff\xfe", "UTF-16 text", _NO_MODEL),
+    (0, b"\x00asm", "a WebAssembly module", _NO_MODEL),
+)
+"""(offset, bytes, what it is, what to do), the first match counts."""
+
+_ZIP_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("model.weights.h5", "a Keras model (.keras)", _NOT_YET),
+    (".npy", "an archive of NumPy arrays (.npz)", "Pass it with --inputs, and name a model."),
+    ("data/aotinductor/", "a model compiled by AOTInductor", "Name the ExportedProgram that it was made from."),
+    (".data/extern_modules", "a torch.package archive", _FACTORY),
+    ("META-INF/MANIFEST.MF", "a Java archive", _NO_MODEL),
+    ("[Content_Types].xml", "an Office document", _NO_MODEL),
+    (".dist-info/", "a Python wheel", "Install it, and name package.module:name."),
+    (".onnx", "a zip archive that holds an ONNX file", _UNPACK),
+    (".pt", "a zip archive that holds a PyTorch file", _UNPACK),
+)
+
+_FOLDER_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("saved_model.pb", "a TensorFlow SavedModel", _NOT_YET),
+    ("saved_model.pbtxt", "a TensorFlow SavedModel", _NOT_YET),
+    ("Manifest.json", "a Core ML package", "Name the PyTorch model that it was made from."),
+    ("model.safetensors.index.json", "a folder of sharded weights", _FACTORY),
+    ("pytorch_model.bin.index.json", "a folder of sharded weights", _FACTORY),
+    ("model.safetensors", "a folder of weights with their configuration (Hugging Face)", _FACTORY),
+    ("pytorch_model.bin", "a folder of weights with their configuration (Hugging Face)", _FACTORY),
+)
+
+
+def describe_bytes(view: memoryview) -> tuple[str, str]:
+    """Return (what the bytes are, what to do), for bytes that are no artifact."""
+    for offset, magic, what, remedy in _MAGIC:
+        if bytes(view[offset : offset + len(magic)]) == magic:
+            return what, remedy
+    if _is_safetensors(view):
+        remedy = "It holds weights only: name a function that builds the model and loads it, file.py:name."
+        return "a safetensors file", remedy
+    if len(view) > 2 and view[0] == 0x80 and 2 <= view[1] <= 5:
+        return "a pickle that torch.save did not write", "Save the model with torch.save, or name file.py:name."
+    return _describe_text(view)
+
+
+def describe_zip(names: tuple[str, ...]) -> tuple[str, str]:
+    """Return (what a zip archive is, what to do), by its entries."""
+    for part, what, remedy in _ZIP_ENTRIES:
+        if any(part in name for name in names):
+            return what, remedy
+    return "a zip archive that holds no model", _UNPACK
+
+
+def _is_safetensors(view: memoryview) -> bool:
+    size = int.from_bytes(view[:8], "little")
+    return len(view) > 9 and 2 <= size <= min(len(view) - 8, 100_000_000) and bytes(view[8:10]) in (b'{"', b"{}")
+
+
+def _describe_text(view: memoryview) -> tuple[str, str]:
+    head = bytes(view[:4096])
+    try:
+        text = head.decode("utf-8", "strict" if len(view) <= 4096 else "ignore")
+    except UnicodeDecodeError:
+        return "of no format that is known here", _NO_MODEL
+    if b"\x00" in head or (len(view) > 4096 and len(text.encode()) < len(head) - 3):
+        return "of no format that is known here", _NO_MODEL
+    if text.lstrip()[:1] in ("{", "["):
+        return "JSON text", _NO_MODEL
+    return "text", "If it is Python source, give it a name that ends in .py; a model in it is named file.py:name."
+
+
+def describe_folder(path: Path) -> tuple[str, str] | None:
+    """Return (what the folder is, what to do) when it is a model of a format that is not read here, None otherwise."""
+    for name, what, remedy in _FOLDER_ENTRIES:
+        if (path / name).exists():
+            return what, remedy
+    return None

@@ -1,0 +1,53 @@
+"""Whether an artifact can be run as it is: which of them are no model, and which would run code that they store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.errors import InputError
+
+_SHOWN: Final = 12
+
+
+def require_model(artifact: Artifact, model_option: str | None, trust: bool) -> None:
+    """Raise InputError when the artifact is no model, or would run code of its own without leave.
+
+    1. A state_dict needs `--model FACTORY`, whatever else it is.
+    2. A pickled module runs the code that it names, so it needs `--trust`.
+    3. So does a state_dict or an ExportedProgram whose pickles import more than tensors need.
+    """
+    if artifact.format == "state_dict" and model_option is None:
+        raise InputError(
+            f"holds weights only ({describe_weights(artifact)}), no model",
+            where=str(artifact.path),
+            remedy="Name the function that builds the model with --model file.py:name.",
+        )
+    if trust or not (artifact.format == "pickled_module" or artifact.imports):
+        return
+    raise InputError(
+        f"is {_WHAT.get(artifact.format, 'a file')} that runs code when it is loaded: it imports "
+        f"{_listed(artifact.imports) or 'names that it computes'}",
+        where=str(artifact.path),
+        remedy="If you trust its source, add --trust; else save model.state_dict() and use --model file.py:name.",
+    )
+
+
+_WHAT: Final = {
+    "pickled_module": "a pickled module",
+    "state_dict": "a checkpoint",
+    "exported_program": "an ExportedProgram with a pickle inside",
+}
+
+
+def describe_weights(artifact: Artifact) -> str:
+    """Return the weights of a checkpoint in words: `24 tensors, 1,423,616 numbers under key 'model_state'`."""
+    details = artifact.details
+    words = f"{details['tensors']:,} tensors, {details['parameters']:,} parameters"
+    key = details.get("state_key")
+    return f"{words} under key {key!r}" if key else words
+
+
+def _listed(imports: tuple[str, ...]) -> str:
+    more = f" and {len(imports) - _SHOWN} more" if len(imports) > _SHOWN else ""
+    return ", ".join(imports[:_SHOWN]) + more

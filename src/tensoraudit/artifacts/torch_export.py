@@ -1,0 +1,132 @@
+"""ExportedProgram archives (`torch.export.save`): which they are, and what loading one would run.
+
+`torch.export.load` of torch 2.13 is no safe reader, for two reasons (torch/export/pt2_archive/_package.py and
+torch/_export/serde/serialize.py):
+
+1. It unpickles sample inputs, older weights and constants, and whatever a payload configuration calls `use_pickle` or
+   `opaque_obj_*`, and falls back to `weights_only=False`.
+2. It gives the strings of symbolic sizes (`expr_str`) to `sympy.sympify`, which evaluates them as Python.
+
+Both are looked at here, and what they would import or evaluate is named. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tensoraudit.artifacts.pickle_machine import Stream, Wishes
+from tensoraudit.artifacts.torch_files import is_legacy, read_pickle
+from tensoraudit.artifacts.zips import SafeZip
+from tensoraudit.errors import InputError
+
+_PICKLE_LIMIT: Final = 256 << 20
+_JSON_LIMIT: Final = 128 << 20
+_OLD: Final = "serialized_exported_program.json"
+_SAVE: Final = "Save the model again with torch.export.save."
+_ALWAYS_UNPICKLED: Final = re.compile(
+    r"serialized_(?:state_dict|constants|example_inputs)\.\w+|data/sample_inputs/.+|data/(?:weights|constants)/[^/]+\.pt"
+    r"|data/constants/opaque_obj_.*"
+)
+_CONFIG: Final = re.compile(r"(data/(?:weights|constants)/)\w*_config\.json")
+_PLAIN_EXPRESSION: Final = re.compile(r"[\w\s+\-*/%(),.<>=!&|~]{0,10000}")
+_CALLED: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_ATTRIBUTE: Final = re.compile(r"__|\.\s*[A-Za-z_]|[A-Za-z_]\w*\s*\.")
+_FUNCTIONS: Final = frozenset({"floor", "ceiling", "sqrt", "log", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh"})
+"""The lower-case functions that torch prints in symbolic sizes; all others (Mod, FloorDiv, Max...) begin upper-case."""
+
+
+def is_exported_program(archive: SafeZip) -> bool:
+    """Whether a zip is what `torch.export.save` writes, in the layout of torch 2.8 and later or of before."""
+    has_models = any(name.startswith("models/") and name.endswith(".json") for name in archive.names)
+    return _OLD in archive or ("archive_format" in archive and has_models)
+
+
+def layout_of(archive: SafeZip) -> str:
+    """Return "pt2" or, for what was written before torch 2.8, "json"."""
+    return "json" if _OLD in archive else "pt2"
+
+
+def program_entry(archive: SafeZip) -> str:
+    """Return the entry that holds the program as JSON (the first, if there are several)."""
+    return next(name for name in archive.names if name == _OLD or re.fullmatch(r"models/.+\.json", name))
+
+
+def read_json(archive: SafeZip, name: str) -> Any:
+    """Return a JSON entry of at most 128 MiB. Raises InputError when it is none."""
+    try:
+        return json.loads(archive.read(name, _JSON_LIMIT))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"entry {name!r} is no JSON ({error})", where=archive.where, remedy=_SAVE) from error
+
+
+def wishes_of_exported_program(archive: SafeZip) -> tuple[str, ...]:
+    """Return, sorted, what loading the archive would import (dotted) or evaluate (`sympify(...)`).
+
+    Raises InputError for an entry that is no pickle or JSON where there must be one.
+    """
+    wishes = Wishes()
+    for name in dict.fromkeys(_pickled_entries(archive)):
+        _look_into(archive.view(name, _PICKLE_LIMIT), wishes, f"{archive.where}: {name}")
+    expressions = {f"sympify({text[:60]!r})" for text in _expressions(archive) if not is_plain_expression(text)}
+    return tuple(sorted({*wishes.globals, *expressions}))
+
+
+def is_plain_expression(text: str) -> bool:
+    """Whether evaluating a symbolic size can do no more than arithmetic."""
+    called = (name for name in _CALLED.findall(text) if not name[0].isupper())
+    return (
+        _PLAIN_EXPRESSION.fullmatch(text) is not None
+        and _ATTRIBUTE.search(text) is None
+        and all(name in _FUNCTIONS for name in called)
+    )
+
+
+def _pickled_entries(archive: SafeZip) -> Iterator[str]:
+    for name in archive.names:
+        if _ALWAYS_UNPICKLED.fullmatch(name):
+            yield name
+        config = _CONFIG.fullmatch(name)
+        if config:
+            yield from (config[1] + path for path in _paths_to_unpickle(read_json(archive, name)))
+
+
+def _paths_to_unpickle(content: Any) -> Iterator[str]:
+    payloads = content.get("config") if isinstance(content, dict) else None
+    for payload in payloads.values() if isinstance(payloads, dict) else ():
+        if isinstance(payload, dict) and payload.get("use_pickle") and isinstance(payload.get("path_name"), str):
+            yield payload["path_name"]
+
+
+def _look_into(view: memoryview, wishes: Wishes, where: str) -> None:
+    """Read a nested file of torch.save, of either format, or a bare pickle, for its globals only."""
+    if bytes(view[:4]) == b"PK\x03\x04":
+        nested = SafeZip(view, where)
+        for entry in nested.names:
+            if entry.endswith(".pkl"):
+                read_pickle(Stream(nested.view(entry, _PICKLE_LIMIT)), wishes, where)
+    elif len(view):
+        stream = Stream(view)
+        for _ in range(4 if is_legacy(view) else 1):
+            read_pickle(stream, wishes, where)
+
+
+def _expressions(archive: SafeZip) -> Iterator[str]:
+    for name in archive.names:
+        if name == _OLD or re.fullmatch(r"models/.+\.json", name):
+            yield from _strings_under(read_json(archive, name), "expr_str")
+
+
+def _strings_under(content: Any, key: str) -> Iterator[str]:
+    waiting = [content]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            found = node.get(key)
+            if isinstance(found, str):
+                yield found
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node

@@ -1,0 +1,119 @@
+"""The files that `torch.save` and `torch.jit.save` write.
+
+Layouts of torch 2.13: both write a zip whose entries lie in one folder (`data.pkl` and `data/<key>`, TorchScript with
+`code/` and `constants.pkl` besides). The legacy format of `torch.save` (default before torch 1.6) is four pickles (a
+magic number, protocol, system, object), then one with the storage keys, then per key the number of elements as int64
+and the raw bytes. Nothing stored is run.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Items, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickles import PickledObject, StoredTensor, describe_pickle, item_bytes, storage_of
+from tensoraudit.artifacts.zips import SafeZip
+from tensoraudit.errors import InputError
+
+_LEGACY_MAGIC: Final = 0x1950A86A20F9469CFC6C
+_LEGACY_PROTOCOL: Final = 1001
+_PICKLE_LIMIT: Final = 256 << 20
+_COPY: Final = "Copy or download the file again."
+
+
+@dataclass(frozen=True, slots=True)
+class TorchPickle:
+    """What `torch.save` wrote. `storages` maps each storage key to (offset in the file, size) in bytes; the offset is
+    None where the bytes do not stand in the file as they are."""
+
+    object: PickledObject
+    legacy: bool
+    storages: dict[str, tuple[int | None, int]]
+
+
+def is_torchscript(archive: SafeZip) -> bool:
+    """Whether a zip is a TorchScript module: serialised code beside its constants."""
+    has_code = any(name.startswith("code/") for name in archive.names)
+    return "constants.pkl" in archive and (has_code or "bytecode.pkl" in archive)
+
+
+def is_torch_pickle(archive: SafeZip) -> bool:
+    """Whether a zip is what `torch.save` writes."""
+    return "data.pkl" in archive and ("version" in archive or "byteorder" in archive)
+
+
+def is_legacy(view: memoryview) -> bool:
+    """Whether the bytes begin with the magic number of the legacy format, pickled by any protocol."""
+    try:
+        return bool(interpret(Stream(view[:64]), Wishes()) == _LEGACY_MAGIC)
+    except (BrokenPickleError, InputError):
+        return False
+
+
+def read_torch_zip(archive: SafeZip) -> TorchPickle:
+    """Read `data.pkl` and find the storages. Raises InputError for damage, among it storages that are cut short."""
+    wishes = Wishes()
+    root = read_pickle(Stream(archive.view("data.pkl", _PICKLE_LIMIT)), wishes, archive.where)
+    storages: dict[str, tuple[int | None, int]] = {}
+    for name in archive.names:
+        if name.startswith("data/"):
+            storages[name.removeprefix("data/")] = archive.span(name) or (None, archive.size(name))
+    return _checked(TorchPickle(describe_pickle(root, wishes), False, storages), wishes, archive.where)
+
+
+def read_legacy(view: memoryview, where: str) -> TorchPickle:
+    """Read a file of the legacy format. Raises InputError for damage, among it storages that are cut short."""
+    stream, wishes = Stream(view), Wishes()
+    magic, protocol, _system, root, keys = (read_pickle(stream, wishes, where) for _ in range(5))
+    if magic != _LEGACY_MAGIC or protocol != _LEGACY_PROTOCOL:
+        raise InputError(f"is a legacy PyTorch file of protocol {protocol!r}, not 1001", where=where, remedy=_COPY)
+    dtypes = {key: dtype for key, dtype, _ in filter(None, map(storage_of, wishes.persistent))}
+    storages: dict[str, tuple[int | None, int]] = {}
+    at = stream.at
+    for key in keys.values if isinstance(keys, Items) else []:
+        if key not in dtypes or at + 8 > len(view):
+            raise _cut_short(f"storage {key!r} is cut short", where)
+        (count,) = struct.unpack_from("<q", view, at)
+        start, size = at + 8, count * item_bytes(dtypes[key])
+        if size < 0 or start + size > len(view):
+            raise _cut_short(f"storage {key!r} is cut short", where)
+        storages[key] = (start, size)
+        at = start + size
+    return _checked(TorchPickle(describe_pickle(root, wishes), True, storages), wishes, where)
+
+
+def read_pickle(stream: Stream, wishes: Wishes, where: str) -> Any:
+    """Return the root of the next pickle of a stream. Raises InputError, with `where`, for one that is damaged."""
+    try:
+        return interpret(stream, wishes)
+    except BrokenPickleError as error:
+        raise InputError(f"holds a damaged or truncated pickle ({error})", where=where, remedy=_COPY) from error
+    except InputError as error:
+        raise InputError(error.message, where=where, remedy=error.remedy) from error
+
+
+def _checked(file: TorchPickle, wishes: Wishes, where: str) -> TorchPickle:
+    """Refuse storages that are missing or shorter than the pickle says, and tensors that reach beyond theirs."""
+    for key, dtype, numel in filter(None, map(storage_of, wishes.persistent)):
+        if key not in file.storages:
+            raise _cut_short(f"storage {key!r} is missing", where)
+        if numel * item_bytes(dtype) > file.storages[key][1]:
+            raise _cut_short(f"storage {key!r} is cut short", where)
+    for tensor in (tensor for weights in file.object.weights for tensor in weights.tensors):
+        if tensor.storage and _last_byte(tensor) > file.storages[tensor.storage][1]:
+            raise _cut_short(f"the data of tensor {tensor.name!r} is cut short", where)
+    return file
+
+
+def _last_byte(tensor: StoredTensor) -> int:
+    """Where the tensor ends within its storage, in bytes. Types packed below a byte are not judged."""
+    if tensor.numel == 0 or tensor.dtype.startswith("quint"):
+        return 0
+    reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=False))
+    return (tensor.offset + reach + 1) * item_bytes(tensor.dtype)
+
+
+def _cut_short(what: str, where: str) -> InputError:
+    return InputError(f"is damaged or truncated: {what}", where=where, remedy=_COPY)

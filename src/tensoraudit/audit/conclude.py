@@ -1,0 +1,197 @@
+"""The last steps: rules over all facts and measurements, states, suppression, grade, and the one result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tensoraudit
+from tensoraudit.audit.state import Audit
+from tensoraudit.facts import Scope, Site
+from tensoraudit.facts.store import FactStore
+from tensoraudit.findings.baseline import apply_baseline, read_baseline
+from tensoraudit.findings.causes import add_causes
+from tensoraudit.findings.comments import read_comments
+from tensoraudit.findings.finding import Finding
+from tensoraudit.findings.grade import exit_code, grades, layers
+from tensoraudit.findings.merge import merge
+from tensoraudit.findings.result import Probe, Result, Suppressed
+from tensoraudit.findings.settle import findings_from_matches
+from tensoraudit.findings.suppress import read_config, suppress
+from tensoraudit.language.engine import match_rules
+from tensoraudit.language.load import load_rules, rules_folder
+
+SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "python": ""}
+TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime"}
+"""The runtime that rules name for a target of the command line."""
+
+PROBE_OF: Mapping[str, str] = {
+    "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes"
+}  # fmt: skip
+"""Which probe of the rule language a row of the report belongs to, by the row's first word."""
+
+IMPLIED: Mapping[str, tuple[str, ...]] = {"outputs": ("sizes", "determinism", "session")}
+"""Probes that come from the same runs."""
+
+
+def match_and_settle(audit: Audit) -> Audit:
+    """Ask every rule, and let the measurements decide where a rule says how."""
+    assert audit.artifact is not None
+    audit.progress("matching rules")
+    rules = load_rules([rules_folder()])
+    # Rules speak of runtimes, users of targets; the store speaks the rules' language.
+    measured = (replace(row, target=TARGET_FRAMEWORK.get(row.target, row.target)) for row in audit.measurements)
+    store = FactStore((*audit.facts, *measured))
+    audit = audit.add(rules=rules)
+    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    ran = None if audit.pool is None else _why_not(audit.probes)
+    found: list[Finding] = []
+    for target in audit.options.target:
+        matches = match_rules(rules, store, source=source, target=TARGET_FRAMEWORK[target])
+        found += findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
+    merged = merge(found, {rule.id: rule.supersedes for rule in rules})
+    return audit.add(findings=tuple(add_causes(merged, audit.equivalence, store)))
+
+
+def _why_not(probes: tuple[Probe, ...]) -> dict[str, str]:
+    """Why a probe of the rule language gave no measurement."""
+    reasons: dict[str, str] = {}
+    for row in probes:
+        probe = PROBE_OF.get(row.name.partition(".")[0])
+        if probe is not None and row.status != "ok" and row.device == "cpu":
+            text = f"{row.status}: {row.reason}" if row.reason else row.status
+            for name in (probe, *IMPLIED.get(probe, ())):
+                reasons.setdefault(name, text)
+    return reasons
+
+
+def _relocate(audit: Audit, site: Site) -> Site:
+    """Files of the run folder are gone when the report is read: name the route instead. Others relative to the root."""
+    if site.path is None:
+        return site
+    path = Path(site.path)
+    if audit.pool is not None and path.is_relative_to(audit.pool.folder):
+        return replace(site, path=f"{path.stem} (converted)")
+    root = audit.options.root.resolve()
+    return replace(site, path=str(path.relative_to(root))) if path.is_relative_to(root) else site
+
+
+def conclude(audit: Audit) -> Audit:
+    """Suppress what the user silenced, grade, and write down the result."""
+    assert audit.artifact is not None and audit.rules is not None
+    kept, silenced = _silence(audit)
+    probes = _with_gradients(audit)
+    targets = audit.options.target
+    result = Result(
+        tool=_tool(audit),
+        artifact=_artifact(audit),
+        targets=targets,
+        grade=grades(kept, probes, targets),
+        exit_code=exit_code(kept, probes, audit.options.fail_on),
+        layers=layers(kept, probes, targets),
+        findings=tuple(kept),
+        equivalence=audit.equivalence,
+        conversions=audit.conversions,
+        probes=probes,
+        suppressed=tuple(silenced),
+        settings=_settings(audit),
+        notes=(*audit.notes, *_input_notes(audit)),
+        timings=audit.timings,
+        fail_on=audit.options.fail_on,
+    )
+    return audit.add(result=result)
+
+
+def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed]]:
+    """Comments in the source, the configuration, then the baseline: what is left gates."""
+    assert audit.rules is not None
+    root = audit.options.root.resolve()
+    modules = {
+        fact.at.path for fact in audit.facts if isinstance(fact, Scope) and fact.kind == "module" and fact.at.path
+    }
+    suppressions = [*read_comments((root / path, path) for path in sorted(modules)), *read_config(audit.options.ignore)]
+    known = {name: rule.id for rule in audit.rules for name in (rule.id, *rule.aliases)}
+    kept, silenced = suppress(
+        audit.findings,
+        suppressions,
+        known=known,
+        asked={rule.id for rule in audit.rules},
+        today=datetime.now(UTC).date(),
+    )
+    if audit.options.baseline is None:
+        return kept, silenced
+    path = Path(audit.options.baseline)
+    split = apply_baseline(kept, read_baseline(path), path.name)
+    return split.new, [*silenced, *split.known]
+
+
+def _with_gradients(audit: Audit) -> tuple[Probe, ...]:
+    if not audit.options.gradients:
+        return audit.probes
+    reason = "an ONNX file holds the forward pass only; gradients are compared between frameworks that have them"
+    return (*audit.probes, Probe("gradients", "onnxruntime", "", "cpu", "unsupported", reason, required=True))
+
+
+def _tool(audit: Audit) -> dict[str, Any]:
+    versions: dict[str, Any] = {
+        "name": "tensoraudit",
+        "version": tensoraudit.__version__,
+        "python": platform.python_version(),
+    }
+    if audit.pool is None or audit.reference is None:
+        return versions
+    for role in dict.fromkeys((audit.reference.role, "onnxruntime")):
+        versions[role] = (audit.pool.hello(role).result or {}).get("version", "missing")
+    return versions
+
+
+def _artifact(audit: Audit) -> dict[str, Any]:
+    artifact = audit.artifact
+    assert artifact is not None
+    told: dict[str, Any] = {"spec": artifact.spec, "format": artifact.format, "framework": artifact.framework}
+    if artifact.size is not None:
+        told["size"] = artifact.size
+    if audit.candidate_artifact is not None:
+        told["candidate"] = {"spec": audit.against, "format": audit.candidate_artifact.format}
+    for key in ("class", "training"):
+        if key in audit.description:
+            told[key] = audit.description[key]
+    if audit.description.get("parameters"):
+        told["parameters"] = sum(_count(each["shape"]) for each in audit.description["parameters"])
+    return told
+
+
+def _count(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _settings(audit: Audit) -> dict[str, Any]:
+    samples = {sample.name: {name: _shape(array) for name, array in sample.arrays.items()} for sample in audit.samples}
+    return {
+        **audit.settings,
+        "seed": audit.options.seed,
+        "tolerance": audit.options.tolerance or "preset of the dtype",
+        "dynamic": {name: dict(axes) for name, axes in audit.dynamic.items()},
+        "inputs": samples,
+    }
+
+
+def _shape(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}" if hasattr(array, "dtype") else repr(array["value"])
+
+
+def _input_notes(audit: Audit) -> list[str]:
+    refused = [f"{run.sample} ({run.error})" for run in audit.reference_runs.values() if run.error]
+    notes = [f"input sets that the reference itself refuses, left out: {'; '.join(refused)}"] if refused else []
+    if audit.implicit_batch:
+        notes.append(
+            "no dynamic dimension was declared: the first one was taken as the batch, since the reference accepts it"
+        )
+    return notes

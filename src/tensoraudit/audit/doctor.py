@@ -1,0 +1,92 @@
+"""What can run here: each framework's worker is started and asked; being installed proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from typing import Any
+
+from tensoraudit.options import Options
+from tensoraudit.probes.limits import Limits
+from tensoraudit.probes.outcome import Outcome
+from tensoraudit.probes.pool import Pool
+
+FRAMEWORKS: Mapping[str, str] = {"pytorch": "tensoraudit[torch]", "onnxruntime": "tensoraudit[onnx]"}
+"""Worker roles, and the extra that installs each."""
+
+NEEDS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "probe: PyTorch forward": (("pytorch", ""),),
+    "probe: ONNX Runtime forward": (("onnxruntime", ""), ("onnxruntime", "onnx")),
+    "probe: NumPy reference evaluator": (("onnxruntime", "onnx"),),
+    "route: torch_onnx_dynamo": (("pytorch", "onnx"), ("pytorch", "onnxscript")),
+    "route: torch_onnx_torchscript": (("pytorch", "onnx"),),
+}
+"""What each probe and route needs: a worker, and packages inside its interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the diagnosis. `status` is ok, missing, crashed, timeout, failed or conflict."""
+
+    name: str
+    status: str
+    detail: str
+
+
+def examine(options: Options) -> list[Check]:
+    """Start every worker once and report versions, devices, probes, routes and conflicts."""
+    with Pool(limits=Limits(timeout=options.timeout, memory=options.memory), interpreters=dict(options.python)) as pool:
+        for role in FRAMEWORKS:
+            pool.start(role)
+        hellos = {role: pool.hello(role) for role in FRAMEWORKS}
+    return [*_frameworks(hellos), *_devices(hellos), *_abilities(hellos), *_conflicts(hellos)]
+
+
+def _frameworks(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+    for role, outcome in hellos.items():
+        hello = outcome.result
+        if hello is None:
+            yield Check(role, outcome.status, f"{outcome.reason}; install {FRAMEWORKS[role]}")
+        else:
+            network = "no network" if hello.get("network") == "isolated" else "network not blocked"
+            yield Check(role, "ok", f"{hello['version']}, Python {hello['python']}, {network}")
+
+
+def _devices(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+    for role, outcome in hellos.items():
+        if outcome.result is None:
+            continue
+        kinds = {device["kind"]: device.get("name", "") for device in outcome.result.get("devices", ())}
+        for kind in ("cpu", "cuda"):
+            name = kinds.get(kind)
+            yield Check(
+                f"{role}/{kind}",
+                "missing" if name is None else "ok",
+                name or f"a real {role} run found no {kind.upper()} device",
+            )
+
+
+def _abilities(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+    for ability, needs in NEEDS.items():
+        lacking = [need for role, package in needs if (need := _lacking(hellos[role], role, package))]
+        yield Check(ability, "missing" if lacking else "ok", "; ".join(lacking) or "runs here")
+
+
+def _lacking(outcome: Outcome, role: str, package: str) -> str:
+    if outcome.result is None:
+        return f"the {role} worker did not start"
+    packages: Mapping[str, Any] = outcome.result.get("packages", {})
+    return f"{package} is not installed beside {role}" if package and package not in packages else ""
+
+
+def _conflicts(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+    """`onnxruntime` and `onnxruntime-gpu` write the same files: with both, which one runs is chance."""
+    here = {(d.metadata["Name"] or "").lower().replace("_", "-") for d in distributions()}
+    told = (hellos["onnxruntime"].result or {}).get("packages", {})
+    names = set(told) or here
+    both = {"onnxruntime", "onnxruntime-gpu"} <= names
+    text = (
+        "both onnxruntime and onnxruntime-gpu are installed and overwrite each other: uninstall both, then install one"
+    )
+    yield Check("onnxruntime packages", "conflict" if both else "ok", text if both else "one distribution only")

@@ -1,0 +1,215 @@
+"""Run the reference and the candidates on every input set, and on every device that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensoraudit.audit.probing import probe_row, read_runs, wire
+from tensoraudit.audit.state import Audit, Candidate, Run, Sample
+from tensoraudit.equivalence.inputs import perturb
+from tensoraudit.facts import Measurement
+from tensoraudit.probes.outcome import Outcome
+
+PERTURBATIONS = 3
+"""Draws of one-ULP input noise, as the comparator's contract asks."""
+
+LEVELS = ("basic", "extended", "all")
+PROVIDERS: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu",), "cuda": ("cpu", "cuda"), "all": ("cpu", "cuda")}
+"""The CPU always runs: it is where the oracle and the floor come from."""
+
+
+def run_reference(audit: Audit) -> Audit:
+    """Reference twice, in double precision, and with inputs moved by one ULP."""
+    if audit.reference is None or not audit.samples or audit.pool is None:
+        return audit
+    audit.progress(f"running the reference on {len(audit.samples)} input sets")
+    run = _run_pytorch if audit.reference.role.startswith("pytorch") else _run_onnx
+    outcome = run(audit)
+    result = outcome.result or {}
+    framework = audit.reference.label.split("/")[0]
+    return audit.add(
+        reference_runs=read_runs(result),
+        probes=(probe_row("reference.run", framework, "cpu", outcome, required=True),),
+        settings={"reference": result.get("settings", {})},
+        measurements=(
+            Measurement("reference.state_changed", "model", result.get("state_changed", []), probe="pytorch.run"),
+        )
+        if result
+        else (),
+    )
+
+
+def _run_pytorch(audit: Audit) -> Outcome:
+    assert audit.pool is not None and audit.reference is not None
+    params = {
+        **audit.reference.params,
+        "inputs": [wire(audit.pool, sample) for sample in audit.samples],
+        "device": "cpu",
+        "repeat": 2,
+        "oracle": True,
+        "perturbations": PERTURBATIONS,
+        "seed": audit.options.seed,
+    }
+    return audit.pool.run(audit.reference.role, audit.reference.job, params)
+
+
+def _run_onnx(audit: Audit) -> Outcome:
+    """An ONNX reference has no double-precision twin: its floor comes from perturbed inputs, run as more samples."""
+    assert audit.pool is not None and audit.reference is not None
+    moved = [
+        Sample(
+            f"{sample.name}~{draw}",
+            {**sample.arrays, **perturb(dict(sample.arrays), audit.options.seed + draw)},
+            sample.kind,
+        )
+        for sample in audit.samples
+        for draw in range(PERTURBATIONS if _has_floats(sample) else 0)
+    ]
+    base = {**audit.reference.params, "provider": "cpu", "level": "disable"}
+    outcome = audit.pool.run(
+        audit.reference.role,
+        audit.reference.job,
+        {**base, "repeat": 2, "inputs": [wire(audit.pool, s) for s in audit.samples]},
+    )
+    if outcome.result is None or not moved:
+        return outcome
+    noisy = audit.pool.run(
+        audit.reference.role, audit.reference.job, {**base, "repeat": 1, "inputs": [wire(audit.pool, s) for s in moved]}
+    )
+    draws = {run["input"]: run["outputs"] for run in (noisy.result or {}).get("runs", ()) if not run.get("error")}
+    for run in outcome.result["runs"]:
+        run["perturbed"] = [outputs for name, outputs in draws.items() if name.partition("~")[0] == run["input"]]
+        run["oracle_reason"] = "no double-precision twin of an ONNX file"
+    return outcome
+
+
+def _has_floats(sample: Sample) -> bool:
+    return any(
+        getattr(array, "dtype", None) is not None and array.dtype.kind == "f" for array in sample.arrays.values()
+    )
+
+
+def usable_samples(audit: Audit) -> list[Sample]:
+    """The input sets that the reference itself accepts: only these say anything about a candidate."""
+    return [s for s in audit.samples if s.name in audit.reference_runs and not audit.reference_runs[s.name].error]
+
+
+def run_candidates(audit: Audit) -> Audit:
+    """Every candidate on the CPU, and on CUDA where that was asked for or is there."""
+    if not usable_samples(audit):
+        return _no_reference(audit)
+    for candidate in audit.candidates:
+        audit.progress(f"running {candidate.name}")
+        audit = _run_candidate(audit, candidate, "cpu", required=candidate.ships)
+        if candidate.ships:
+            audit = _run_cuda(_run_levels(audit, candidate), candidate)
+    return audit
+
+
+def _no_reference(audit: Audit) -> Audit:
+    errors = [f"{run.sample}: {run.error}" for run in audit.reference_runs.values() if run.error]
+    if not errors:
+        return audit
+    reason = f"the reference itself fails on every input set; {errors[0]}"
+    return audit.add(probes=(probe_row("reference.outputs", "pytorch", "cpu", "failed", reason, required=True),))
+
+
+def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required: bool) -> Audit:
+    outcome = _submit(audit, candidate, device)
+    runs = read_runs(outcome.result)
+    label = _label(candidate, device)
+    result = outcome.result or {}
+    loads = outcome.status == "ok"
+    measured: list[Measurement] = []
+    if outcome.status in {"ok", "failed"} and device == "cpu":
+        measured = [_session(candidate, "session.loads", loads)]
+        measured += [] if loads else [_session(candidate, "session.error", outcome.reason)]
+    return audit.add(
+        candidate_runs={f"{candidate.name}/{device}": runs},
+        # A session that cannot be created has run and measured something: the finding says so.
+        probes=(
+            probe_row(
+                f"run.{candidate.name}",
+                label,
+                device,
+                outcome,
+                required=required and outcome.status != "failed",
+                target=candidate.target,
+            ),
+        ),
+        measurements=tuple(measured),
+        settings={label: result.get("settings", {})},
+    )
+
+
+def _session(candidate: Candidate, metric: str, value: Any) -> Measurement:
+    return Measurement(metric, candidate.name, value, probe="onnxruntime.run", side="target", target=candidate.target)
+
+
+def _label(candidate: Candidate, device: str) -> str:
+    return f"{candidate.framework.partition(':')[0]}/{device}"
+
+
+def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
+    assert audit.pool is not None
+    samples = [wire(audit.pool, sample) for sample in usable_samples(audit)]
+    job = JOBS[candidate.framework]
+    return audit.pool.run(
+        candidate.framework, job, {**candidate.params, **_device(job, device), "inputs": samples, "repeat": 2}
+    )
+
+
+JOBS: Mapping[str, str] = {
+    "onnxruntime": "onnxruntime.run",
+    "pytorch": "pytorch.run",
+    "pytorch:target": "pytorch.run",
+}
+
+
+def _device(job: str, device: str) -> dict[str, Any]:
+    return (
+        {"device": device, "oracle": False, "perturbations": 0}
+        if job == "pytorch.run"
+        else {"provider": device, "level": "all"}
+    )
+
+
+def _run_cuda(audit: Audit, candidate: Candidate) -> Audit:
+    """CUDA where present. Absent, it is `missing` with the reason; required only when the user asked for it."""
+    required = "cuda" in PROVIDERS[audit.options.device]
+    devices = _devices(audit, candidate.framework)
+    if "cuda" not in devices:
+        reason = f"no CUDA device is active in the {candidate.framework} worker"
+        row = probe_row(
+            f"run.{candidate.name}",
+            _label(candidate, "cuda"),
+            "cuda",
+            "missing",
+            reason,
+            required=required,
+            target=candidate.target,
+        )
+        return audit.add(probes=(row,))
+    return _run_candidate(audit, candidate, "cuda", required=required)
+
+
+def _devices(audit: Audit, role: str) -> Sequence[str]:
+    assert audit.pool is not None
+    hello = audit.pool.hello(role).result or {}
+    return [device["kind"] for device in hello.get("devices", ())]
+
+
+def _run_levels(audit: Audit, candidate: Candidate) -> Audit:
+    """ONNX Runtime's optimisation levels on the first input set; judged against each other later."""
+    if candidate.framework != "onnxruntime" or not audit.candidate_runs.get(f"{candidate.name}/cpu"):
+        return audit
+    assert audit.pool is not None
+    first = wire(audit.pool, usable_samples(audit)[0])
+    outcome = audit.pool.run("onnxruntime", "onnxruntime.levels", {**candidate.params, "inputs": [first]})
+    levels = (outcome.result or {}).get("levels", {})
+    runs: dict[str, dict[str, Run]] = {
+        f"{candidate.name}/level:{name}": read_runs(level) for name, level in levels.items()
+    }
+    row = probe_row(f"levels.{candidate.name}", "onnxruntime", "cpu", outcome, target=candidate.target)
+    return audit.add(candidate_runs=runs, probes=(row,))

@@ -1,0 +1,204 @@
+"""Compare what both sides gave, and turn every comparison into a row of the report and into measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tensoraudit.audit.execute import LEVELS
+from tensoraudit.audit.probing import logical_dtypes, open_arrays
+from tensoraudit.audit.state import Audit, Candidate, Run, Sample
+from tensoraudit.equivalence.comparison import Comparison, compare_arrays
+from tensoraudit.equivalence.tensor import TensorComparison, repeats
+from tensoraudit.equivalence.verdict import Verdict
+from tensoraudit.facts import Measurement
+from tensoraudit.findings.result import Equivalence
+
+
+def judge(audit: Audit) -> Audit:
+    """Judge every candidate against the reference, each side against itself, and the optimisation levels."""
+    audit.progress("comparing")
+    audit = audit.add(measurements=tuple(_reference_determinism(audit)))
+    for candidate in audit.candidates:
+        for key, runs in audit.candidate_runs.items():
+            name, _, where = key.partition("/")
+            if name == candidate.name and not where.startswith("level:"):
+                audit = _judge_runs(audit, candidate, where, runs)
+        if candidate.ships:
+            audit = _judge_levels(audit, candidate)
+    return audit
+
+
+def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[str, Run]) -> Audit:
+    samples = {sample.name: sample for sample in audit.samples}
+    label = f"{candidate.name}@{candidate.framework.partition(':')[0]}/{device}"
+    compared = {
+        name: compare_runs(audit, audit.reference_runs[name], run) for name, run in runs.items() if not run.error
+    }
+    failed = {name: run for name, run in runs.items() if run.error}
+    audit = audit.add(
+        equivalence=(
+            *(row for name, comparison in compared.items() for row in _rows(audit, candidate, label, name, comparison)),
+            *(_unverified(audit, candidate, label, name, run.error) for name, run in failed.items()),
+        )
+    )
+    if not candidate.ships:
+        return audit
+    stable = all(_repeats(audit, run) for run in runs.values() if run.repeat)
+    return audit.add(
+        measurements=(
+            *(_failure(candidate, samples[name], run) for name, run in failed.items()),
+            *(
+                _size_verdict(candidate, samples[name], c)
+                for name, c in compared.items()
+                if samples[name].kind == "size"
+            ),
+            *_output_measurements(
+                candidate, [(samples[n], c) for n, c in compared.items() if samples[n].kind != "size"]
+            ),
+            _determinism("candidate.deterministic", stable, candidate),
+        )
+    )
+
+
+def compare_runs(audit: Audit, reference: Run, candidate: Run) -> Comparison:
+    """One run of each side, with the floor's ingredients that the reference run brought."""
+    assert audit.pool is not None
+    pool = audit.pool
+    return compare_arrays(
+        open_arrays(pool, reference.outputs) or {},
+        open_arrays(pool, candidate.outputs) or {},
+        oracle=open_arrays(pool, reference.oracle),
+        tolerance=audit.options.tolerance,
+        perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(pool, draw)) is not None],
+        reference_repeat=open_arrays(pool, reference.repeat) or None,
+        candidate_repeat=open_arrays(pool, candidate.repeat) or None,
+        reference_dtypes=logical_dtypes(reference.outputs),
+        candidate_dtypes=logical_dtypes(candidate.outputs),
+    )
+
+
+def _rows(audit: Audit, candidate: Candidate, label: str, sample: str, comparison: Comparison) -> Iterator[Equivalence]:
+    for output in comparison.outputs:
+        yield Equivalence(
+            reference=audit.reference.label if audit.reference else "",
+            candidate=label,
+            what="output",
+            tensor=output.name,
+            inputs=sample,
+            verdict=str(output.verdict),
+            linf=_number(output.metrics.linf if output.metrics else None),
+            error_ratio=_number(output.error_ratio),
+            ulp=_number(output.metrics.max_ulp if output.metrics else None),
+            top1_changes=output.top1_changes,
+            reason=output.reason,
+            target=candidate.target,
+            notes=tuple(note.text for note in output.notes),
+        )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _unverified(audit: Audit, candidate: Candidate, label: str, sample: str, reason: str) -> Equivalence:
+    reference = audit.reference.label if audit.reference else ""
+    return Equivalence(reference, label, "output", "*", sample, "unverified", reason=reason, target=candidate.target)
+
+
+def _measure(metric: str, subject: str, value: Any, candidate: Candidate, detail: str = "") -> Measurement:
+    return Measurement(metric, subject, value, probe="forward", side="target", target=candidate.target, detail=detail)
+
+
+def _failure(candidate: Candidate, sample: Sample, run: Run) -> Measurement:
+    """The reference ran and the candidate did not: that is a measured failure, at these sizes or at all."""
+    return _measure("sizes.error" if sample.kind == "size" else "run.error", sample.name, run.error, candidate)
+
+
+def _size_verdict(candidate: Candidate, sample: Sample, comparison: Comparison) -> Measurement:
+    worst = comparison.worst
+    return _measure(
+        "sizes.verdict", sample.name, str(comparison.verdict), candidate, worst.reason if worst is not None else ""
+    )
+
+
+def _output_measurements(candidate: Candidate, compared: list[tuple[Sample, Comparison]]) -> Iterator[Measurement]:
+    """One set of measurements per output: those of the input set on which it came out worst."""
+    worst: dict[str, tuple[Sample, TensorComparison]] = {}
+    for sample, comparison in compared:
+        for output in comparison.outputs:
+            if output.name not in worst or _badness(output) > _badness(worst[output.name][1]):
+                worst[output.name] = (sample, output)
+    for name, (sample, output) in worst.items():
+        for metric, value in _quantities(sample, output).items():
+            if value is not None:
+                yield _measure(metric, name, value, candidate, f"{sample.name}: {output.reason}")
+
+
+def _badness(output: TensorComparison) -> tuple[int, float]:
+    return output.verdict.rank, output.error_ratio or 0.0
+
+
+def _quantities(sample: Sample, output: TensorComparison) -> dict[str, Any]:
+    metrics = output.metrics
+    # Edge inputs are meant to overflow: NaN on both sides there is the model's own answer.
+    ordinary = metrics is not None and sample.kind != "edge"
+    return {
+        "output.verdict": str(output.verdict),
+        "output.error_ratio": _number(output.error_ratio),
+        "output.linf": _number(metrics.linf if metrics else None),
+        "output.top1_changes": output.top1_changes,
+        "output.nan_reference": metrics.nan_both if ordinary and metrics else None,
+        "output.nan_candidate": metrics.nan_both if ordinary and metrics else None,
+    }
+
+
+def _determinism(metric: str, value: bool, candidate: Candidate | None) -> Measurement:
+    target = candidate.target if candidate else ""
+    return Measurement(metric, "model", value, probe="forward", side="target" if candidate else "source", target=target)
+
+
+def _reference_determinism(audit: Audit) -> Iterator[Measurement]:
+    assert audit.pool is not None
+    runs = [run for run in audit.reference_runs.values() if not run.error and run.repeat]
+    if runs:
+        yield _determinism("reference.deterministic", all(_repeats(audit, run) for run in runs), None)
+
+
+def _repeats(audit: Audit, run: Run) -> bool:
+    assert audit.pool is not None
+    first, second = open_arrays(audit.pool, run.outputs) or {}, open_arrays(audit.pool, run.repeat) or {}
+    return all(repeats(array, second[name]) for name, array in first.items() if name in second)
+
+
+def _judge_levels(audit: Audit, candidate: Candidate) -> Audit:
+    """Each optimisation level against none, with the reference's floor: they compute the same graph."""
+    base = audit.candidate_runs.get(f"{candidate.name}/level:disable", {})
+    levels = {level: audit.candidate_runs.get(f"{candidate.name}/level:{level}", {}) for level in LEVELS}
+    measured = [
+        _measure("levels.verdict", level, _level_verdict(audit, base, runs), candidate)
+        for level, runs in levels.items()
+        if runs
+    ]
+    return audit.add(measurements=tuple(measured))
+
+
+def _level_verdict(audit: Audit, base: Mapping[str, Run], runs: Mapping[str, Run]) -> str:
+    verdicts = [_compare_level(audit, base[name], run) for name, run in runs.items() if name in base]
+    return str(max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNVERIFIED))
+
+
+def _compare_level(audit: Audit, base: Run, run: Run) -> Verdict:
+    assert audit.pool is not None
+    if base.error or run.error:
+        return Verdict.UNVERIFIED if base.error and run.error else Verdict.BREAK
+    reference = audit.reference_runs[base.sample]
+    comparison = compare_arrays(
+        open_arrays(audit.pool, base.outputs) or {},
+        open_arrays(audit.pool, run.outputs) or {},
+        oracle=open_arrays(audit.pool, reference.oracle),
+        perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(audit.pool, draw)) is not None],
+        candidate_repeat=open_arrays(audit.pool, run.repeat) or None,
+        reference_repeat=open_arrays(audit.pool, base.repeat) or None,
+    )
+    return comparison.verdict

@@ -1,0 +1,211 @@
+"""Find the first operation that goes wrong, for the input set on which the shipped candidate fails first.
+
+All intermediates of a chunk come from one run per side. The reference is traced as it runs; the candidate's graph is
+read at the places that carry the same module path and source line. Knows no arithmetic: `equivalence.localise` judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensoraudit.audit.probing import probe_row, transfer, wire
+from tensoraudit.audit.state import Audit, Candidate, Sample
+from tensoraudit.equivalence.alignment import Pair, align
+from tensoraudit.equivalence.localise import Divergence, Tap, first_divergence
+from tensoraudit.facts import Measurement
+from tensoraudit.findings.result import Equivalence, FirstDivergence
+from tensoraudit.probes.outcome import Outcome
+from tensoraudit.probes.pool import Pool
+
+CHUNK = 512 << 20
+"""Bytes of one side's intermediates held at a time; four copies of them exist (both sides, oracle, perturbed)."""
+
+PERTURBATION_SEED = 1
+LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What every call of one search needs."""
+
+    audit: Audit
+    pool: Pool
+    candidate: Candidate
+    sample: Sample
+    inputs: Mapping[str, Any]
+    keys: Mapping[int, str]
+    known: dict[str, Any]
+    """Reference values so far, by candidate value name: the feeds for running one operation alone."""
+
+
+def localise(audit: Audit) -> Audit:
+    """Attach the first divergence to the rows that fail, and measure the operation's own error."""
+    candidate = next((each for each in audit.candidates if each.ships), None)
+    if candidate is None or not (failing := _failing(audit, candidate)):
+        return audit
+    if audit.reference is None or audit.reference.role != "pytorch" or candidate.framework != "onnxruntime":
+        return audit.add(probes=(probe_row("localise", candidate.framework, "cpu", "unsupported", LIMITED_BY),))
+    audit.progress("looking for the first diverging operation")
+    return _search(audit, candidate, failing)
+
+
+def _failing(audit: Audit, candidate: Candidate) -> list[Equivalence]:
+    own = [row for row in audit.equivalence if row.candidate == f"{candidate.name}@onnxruntime/cpu"]
+    bad = [row for row in own if row.verdict in {"drift", "break"}]
+    kinds = {sample.name: sample.kind for sample in audit.samples}
+    order = ("user", "random", "size", "edge")
+    return sorted(bad, key=lambda row: order.index(kinds[row.inputs]))
+
+
+def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) -> Audit:
+    assert audit.pool is not None and audit.reference is not None
+    sample = next(each for each in audit.samples if each.name == failing[0].inputs)
+    inputs = wire(audit.pool, sample)
+    traced = audit.pool.run("pytorch", "pytorch.trace", {**audit.reference.params, "inputs": inputs, "select": None})
+    listed = audit.pool.run("onnxruntime", "onnxruntime.values", dict(candidate.params))
+    for framework, outcome in (("pytorch", traced), ("onnxruntime", listed)):
+        if outcome.result is None:
+            return audit.add(probes=(probe_row("localise", framework, "cpu", outcome, target=candidate.target),))
+    events, values = (traced.result or {})["events"], (listed.result or {})["values"]
+    pairs = align(events, values)
+    if not pairs:
+        reason = "no place of the candidate carries a module path or source line of the reference"
+        return audit.add(probes=(probe_row("localise", "onnxruntime", "cpu", "unsupported", reason),))
+    keys = {event["index"]: event["key"] for event in events}
+    search = _Search(audit, audit.pool, candidate, sample, inputs, keys, _feeds(audit.pool, sample))
+    divergence = first_divergence(
+        _taps(search, pairs), tolerance=audit.options.tolerance, local=lambda p: _alone(search, p)
+    )
+    row = probe_row("localise", "onnxruntime", "cpu", Outcome("ok"), target=candidate.target)
+    audit = audit.add(probes=(row,))
+    return audit if divergence is None else _record(audit, search, divergence)
+
+
+def _feeds(pool: Pool, sample: Sample) -> dict[str, Any]:
+    return {name: ref for name, ref in transfer(pool, sample.arrays).items() if "file" in ref}
+
+
+def _taps(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
+    for chunk in _chunks(pairs):
+        yield from _read_chunk(search, chunk)
+
+
+def _chunks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    chunk: list[Pair] = []
+    size = 0
+    for pair in pairs:
+        width = 8
+        for dim in pair.shape:
+            width *= dim
+        if chunk and size + width > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(pair)
+        size += width
+    if chunk:
+        yield chunk
+
+
+def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
+    reference, oracle = _trace(search, pairs), _trace(search, pairs, dtype="float64")
+    perturbed = _trace(search, pairs, perturb=PERTURBATION_SEED)
+    outcome = search.pool.run(
+        "onnxruntime",
+        "onnxruntime.intermediates",
+        {**search.candidate.params, "inputs": search.inputs, "values": [pair.value for pair in pairs], "budget": CHUNK},
+    )
+    values = (outcome.result or {}).get("values", {})
+    for pair in pairs:
+        if pair.value in values and pair.event in reference:
+            yield _tap(search, pair, reference, values, oracle, perturbed)
+            search.known[pair.value] = reference[pair.event]
+    search.pool.discard([*oracle.values(), *perturbed.values(), *values.values()])
+
+
+def _tap(search: _Search, pair: Pair, *sources: Mapping[Any, Any]) -> Tap:
+    reference, values, oracle, perturbed = sources
+    get = search.pool.get
+    return Tap(
+        pair,
+        reference=lambda: get(reference[pair.event]),
+        candidate=lambda: get(values[pair.value]),
+        oracle=(lambda: get(oracle[pair.event])) if pair.event in oracle else None,
+        perturbed=[lambda: get(perturbed[pair.event])] if pair.event in perturbed else [],
+    )
+
+
+def _trace(search: _Search, pairs: Sequence[Pair], **how: Any) -> dict[int, Any]:
+    """References of the traced outputs by event index of the first trace. Keys, not indexes, name events: in another
+    precision casts come and go."""
+    assert search.audit.reference is not None
+    wanted = {search.keys[pair.event]: pair for pair in pairs}
+    outcome = search.pool.run(
+        "pytorch",
+        "pytorch.trace",
+        {**search.audit.reference.params, "inputs": search.inputs, "select": list(wanted), "budget": 2 * CHUNK, **how},
+    )
+    found: dict[int, Any] = {}
+    for event in (outcome.result or {}).get("events", ()):
+        pair = wanted.get(event["key"])
+        if pair is not None and (ref := event["outputs"][pair.output]) and "file" in ref:
+            found[pair.event] = ref
+    return found
+
+
+def _alone(search: _Search, pair: Pair, save: str | None = None) -> Any:
+    """The candidate's operation on the reference's inputs; None when it cannot be cut out."""
+    outcome = search.pool.run("onnxruntime", "onnxruntime.subgraph", _cut(search, pair, save))
+    outputs = (outcome.result or {}).get("outputs", {})
+    return search.pool.get(outputs[pair.value]) if pair.value in outputs else None
+
+
+def _cut(search: _Search, pair: Pair, save: str | None) -> dict[str, Any]:
+    feeds = {name: ref for name, ref in search.known.items() if name != pair.value}
+    return {**search.candidate.params, "feeds": feeds, "outputs": [pair.value], "save": save}
+
+
+def _record(audit: Audit, search: _Search, divergence: Divergence) -> Audit:
+    pair = divergence.pair
+    first = FirstDivergence(
+        reference_node=f"{pair.module or 'model'} ({pair.reference_op})",
+        candidate_node=pair.node or pair.value,
+        source_line=f"{pair.path}:{pair.line}" if pair.line else "",
+        local_error=divergence.local_error,
+        cumulative_error=divergence.cumulative_error,
+        reproducer=_reproducer(audit, search, pair),
+    )
+    label = f"{search.candidate.name}@onnxruntime/cpu"
+    rows = tuple(
+        replace(row, first_divergence=first)
+        if row.candidate == label and row.inputs == search.sample.name and row.verdict in {"drift", "break"}
+        else row
+        for row in audit.equivalence
+    )
+    return replace(audit, equivalence=rows).add(
+        divergences={search.candidate.name: first}, measurements=tuple(_measured(search, divergence, first))
+    )
+
+
+def _reproducer(audit: Audit, search: _Search, pair: Pair) -> str:
+    if audit.options.reproducer is None:
+        return ""
+    folder = str(Path(audit.options.reproducer).resolve())
+    outcome = search.pool.run("onnxruntime", "onnxruntime.subgraph", _cut(search, pair, folder))
+    return str((outcome.result or {}).get("reproducer") or "")
+
+
+def _measured(search: _Search, divergence: Divergence, first: FirstDivergence) -> Iterator[Measurement]:
+    floor = divergence.comparison.floor
+    if divergence.local_error is not None and floor is not None and floor.value > 0:
+        yield Measurement(
+            "node.local_error_ratio",
+            first.candidate_node,
+            divergence.local_error / floor.value,
+            probe="onnxruntime.subgraph",
+            side="target",
+            target=search.candidate.target,
+            detail=f"{first.reference_node} {first.source_line}".strip(),
+        )

@@ -1,0 +1,70 @@
+"""Collect the static facts: source code, graphs, weights, and the environments of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.state import Audit
+from tensoraudit.extract.environment import read_environment
+from tensoraudit.extract.exported_program import read_exported_program
+from tensoraudit.extract.onnx import read_onnx
+from tensoraudit.extract.python_source import read_python
+from tensoraudit.extract.torchscript import read_torchscript
+from tensoraudit.facts import Fact, Side
+
+GraphReader = Callable[[Path, Side], Iterable[Fact]]
+
+GRAPH_READERS: Mapping[str, GraphReader] = {
+    "torchscript": lambda path, side: read_torchscript(path, side=side),
+    "exported_program": lambda path, side: read_exported_program(path, side=side),
+    "onnx": lambda path, side: read_onnx(path, side=side),
+}
+"""Formats that carry a graph. An operator of a new format is one line here and one reader in `extract/`."""
+
+
+def collect_facts(audit: Audit) -> Audit:
+    """Everything that can be known without running the model."""
+    assert audit.artifact is not None
+    audit.progress("reading source, graph and environment")
+    source_side: Side = "both" if audit.artifact.framework == "onnx" and not audit.against else "source"
+    audit = _read_graph(audit, audit.artifact, source_side)
+    if audit.candidate_artifact is not None:
+        audit = _read_graph(audit, audit.candidate_artifact, "target")
+    return _read_environments(_read_sources(audit))
+
+
+def _read_graph(audit: Audit, artifact: Artifact, side: Side) -> Audit:
+    reader = GRAPH_READERS.get(artifact.format)
+    if reader is None or artifact.path is None:
+        return audit
+    return audit.add(facts=tuple(reader(artifact.path, side)))
+
+
+def _read_sources(audit: Audit) -> Audit:
+    assert audit.artifact is not None
+    own = (
+        [audit.artifact.path]
+        if audit.artifact.format in {"python_object", "python_source"} and audit.artifact.path
+        else []
+    )
+    model = [Path(audit.options.model.rpartition(":")[0])] if audit.options.model else []
+    candidates = [*own, *(path for path in model if path.exists()), *audit.sources, *map(Path, audit.options.code)]
+    paths = list(dict.fromkeys(path.resolve() for path in candidates))
+    if not paths:
+        return audit
+    read = read_python(paths, root=audit.options.root.resolve(), side="source")
+    skipped = tuple(f"not read: {skip.path}: {skip.reason}" for skip in read.skipped)
+    return audit.add(facts=tuple(read.facts), notes=skipped)
+
+
+def _read_environments(audit: Audit) -> Audit:
+    """The packages that each side's own interpreter has; without workers those of this one."""
+    roles: Mapping[Side, str] = {"source": audit.reference.role if audit.reference else "", "target": "onnxruntime"}
+    for side, role in roles.items():
+        hello = audit.pool.hello(role).result if audit.pool is not None and role else None
+        packages = (hello or {}).get("packages")
+        devices = (hello or {}).get("devices", ())
+        audit = audit.add(facts=tuple(read_environment(side, packages=packages, devices=devices)))
+    return audit

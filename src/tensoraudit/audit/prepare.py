@@ -1,0 +1,253 @@
+"""First steps: which artifact this is, which workers it needs, what the model looks like, and its input sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.artifacts.identify import identify
+from tensoraudit.artifacts.inputs import load_samples
+from tensoraudit.artifacts.state import require_model
+from tensoraudit.audit.probing import probe_row, transfer
+from tensoraudit.audit.samples import (
+    base_sizes,
+    batch_labels,
+    dynamic_dims,
+    generated,
+    make_samples,
+    name_arrays,
+    with_values,
+)
+from tensoraudit.audit.state import Audit, Side
+from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
+from tensoraudit.errors import InputError
+from tensoraudit.extract.onnx import graph_inputs
+from tensoraudit.facts import Unknown
+
+ROLES: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnxruntime"}
+"""Which worker runs a framework's artifacts."""
+
+
+def identify_artifacts(audit: Audit) -> Audit:
+    """Read what the user handed over, from its bytes; refuse what cannot be audited. Raises InputError."""
+    artifact = identify(audit.spec)
+    require_model(artifact, audit.options.model, audit.options.trust)
+    against = identify(audit.against) if audit.against else None
+    if against is not None:
+        require_model(against, audit.options.model, audit.options.trust)
+    return audit.add(artifact=artifact, candidate_artifact=against)
+
+
+def identify_sources(audit: Audit) -> Audit:
+    """For source code alone: every path must be a Python file or a folder. Raises InputError."""
+    for path in audit.options.code:
+        if identify(path).format != "python_source":
+            raise InputError(
+                "this is no Python source",
+                where=path,
+                remedy="Give .py files or folders; models go to `tensoraudit scan`.",
+            )
+    return audit.add(artifact=Artifact(audit.spec, "python_source", "python"))
+
+
+def start_workers(audit: Audit) -> Audit:
+    """Begin the imports of every framework that will be needed, so that they overlap with reading."""
+    if audit.pool is None or audit.artifact is None or audit.artifact.framework == "python":
+        return audit
+    for role in dict.fromkeys((ROLES[audit.artifact.framework], "onnxruntime")):
+        audit.pool.start(role)
+    return audit
+
+
+def model_spec(artifact: Artifact, options: Any) -> dict[str, Any]:
+    """The self-contained model description that PyTorch jobs take."""
+    weights = None
+    if artifact.format == "state_dict":
+        weights, artifact = artifact, identify(options.model)
+    return {
+        "format": artifact.format,
+        "path": str(artifact.path.resolve()) if artifact.path else None,
+        "module": artifact.module,
+        "attribute": artifact.attribute,
+        "state_dict": str(weights.path.resolve()) if weights and weights.path else None,
+        "state_key": weights.details.get("state_key") if weights else None,
+        "trust": options.trust,
+        "seed": options.seed,
+        "code": [str(Path(path).resolve()) for path in options.code],
+    }
+
+
+def side_of(artifact: Artifact, options: Any) -> Side:
+    """How to run an artifact as it is."""
+    if artifact.framework == "pytorch":
+        return Side("pytorch", "pytorch.run", {"model": model_spec(artifact, options)}, "pytorch/cpu")
+    return Side("onnxruntime", "onnxruntime.run", {"path": str(artifact.path)}, "onnxruntime/cpu")
+
+
+def describe_reference(audit: Audit) -> Audit:
+    """Ask a worker (or the file's header) for arguments, own samples and parameters. Raises InputError when the model
+    cannot be built for a reason that is the user's to mend."""
+    assert audit.artifact is not None
+    audit.progress("reading the model")
+    return DESCRIBERS[audit.artifact.framework](audit)
+
+
+def _describe_source(audit: Audit) -> Audit:
+    reason = "source code only: name the model, as in model.py:make_model, to run it"
+    return audit.add(probes=(probe_row("reference.run", "pytorch", "cpu", "missing", reason, required=True),))
+
+
+def _describe_pytorch(audit: Audit) -> Audit:
+    assert audit.artifact is not None and audit.pool is not None
+    side = side_of(audit.artifact, audit.options)
+    outcome = audit.pool.run(side.role, "pytorch.describe", dict(side.params))
+    audit = audit.add(probes=(probe_row("reference.describe", "pytorch", "cpu", outcome, required=True),))
+    if outcome.status in {"failed", "unsupported"}:
+        details = (outcome.error or {}).get("details", {})
+        raise InputError(outcome.reason, where=audit.spec, remedy=details.get("remedy", ""))
+    if outcome.result is None:
+        return audit
+    return audit.add(
+        description=outcome.result, reference=side, sources=tuple(map(Path, outcome.result.get("source_files", ())))
+    )
+
+
+def _describe_onnx(audit: Audit) -> Audit:
+    assert audit.artifact is not None and audit.artifact.path is not None
+    arguments = [
+        {"name": value.name, "dtype": value.dtype, "shape": value.shape} for value in graph_inputs(audit.artifact.path)
+    ]
+    side = Side("onnxruntime", "onnxruntime.reference", {"path": str(audit.artifact.path)}, "onnx.reference/cpu")
+    if audit.candidate_artifact is not None:
+        side = Side("onnxruntime", "onnxruntime.run", {"path": str(audit.artifact.path)}, "onnxruntime/cpu")
+    return audit.add(description={"arguments": arguments, "samples": [], "dynamic": {}}, reference=side)
+
+
+DESCRIBERS: Mapping[str, Callable[[Audit], Audit]] = {
+    "pytorch": _describe_pytorch,
+    "onnx": _describe_onnx,
+    "python": _describe_source,
+}
+
+
+def choose_samples(audit: Audit) -> Audit:
+    """Make the input sets. Raises InputError naming the option to add when nothing tells how the inputs look."""
+    if audit.reference is None:
+        return audit
+    assert audit.pool is not None
+    arguments = audit.description["arguments"]
+    specs = read_specs(audit.options.input) or signature(arguments)
+    check_names(specs, arguments, explicit=bool(audit.options.input))
+    own = [load_samples(Path(path)) for path in audit.options.inputs]
+    own = own or [_fetch(audit, sample["arrays"]) for sample in audit.description["samples"]]
+    user = [with_values(each, specs) for each in name_arrays(own, arguments, specs)]
+    if not user and not specs:
+        names = ", ".join(argument["name"] for argument in arguments) or "x"
+        example = (
+            " ".join(f"--input '{a['name']}:float32[batch,3,224,224]'" for a in arguments[:1])
+            or "--input 'x:float32[batch,8]'"
+        )
+        raise InputError(
+            f"nothing tells which inputs the model takes (arguments: {names})",
+            where=audit.spec,
+            remedy=f"Add {example}, or --inputs samples.npz, or a function sample_inputs() beside the factory.",
+        )
+    from_user = bool(user)
+    vocabulary = max(audit.description.get("embedding_sizes", {}).values(), default=None)
+    user = user or [generated(specs, vocabulary, audit.options.seed)]
+    dynamic = dynamic_dims(user, specs, audit.description["dynamic"])
+    implicit = not dynamic and audit.reference.role == "pytorch" and (batch := _implicit_batch(audit, user[0]))
+    if implicit:
+        dynamic = batch
+    samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user)
+    return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit))
+
+
+def read_specs(texts: Sequence[str]) -> list[InputSpec]:
+    """The `--input` options. Raises InputError."""
+    try:
+        return [parse_input_spec(text) for text in texts]
+    except ValueError as problem:
+        raise InputError(str(problem), where="--input") from None
+
+
+def _fetch(audit: Audit, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    assert audit.pool is not None
+    return {name: value if "value" in value else audit.pool.get(value) for name, value in arrays.items()}
+
+
+def signature(arguments: Sequence[Mapping[str, Any]]) -> list[InputSpec]:
+    """Input specs from a file's own signature; empty when a shape or dtype is not in it."""
+    known = [a for a in arguments if isinstance(a.get("dtype"), str) and isinstance(a.get("shape"), tuple)]
+    if len(known) != len(arguments) or not arguments:
+        return []
+    return [
+        InputSpec(a["name"], a["dtype"], tuple(_dim(a["name"], i, d) for i, d in enumerate(a["shape"]))) for a in known
+    ]
+
+
+def _dim(name: str, axis: int, dim: Any) -> int | str:
+    """A dimension without a name of its own (`?` or none) gets one; the first counts as the batch."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Unknown) or not str(dim).isidentifier():
+        return "batch" if axis == 0 else f"{name}_{axis}"
+    return str(dim)
+
+
+def check_names(specs: Sequence[InputSpec], arguments: Sequence[Mapping[str, Any]], *, explicit: bool) -> None:
+    """Refuse an `--input` that names no argument of the model. Raises InputError."""
+    names = {argument["name"] for argument in arguments}
+    wrong = [spec.name for spec in specs if spec.name.split(".")[0] not in names]
+    if explicit and names and wrong:
+        raise InputError(
+            f"the model has no argument {wrong[0]!r}",
+            where="--input",
+            remedy=f"Its arguments are {', '.join(sorted(names))}.",
+        )
+
+
+def _implicit_batch(audit: Audit, sample: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Nobody declared a dynamic dimension: take the first one of all inputs as the batch if the reference itself
+    accepts other sizes of it."""
+    assert audit.pool is not None and audit.reference is not None
+    tensors = {name: a for name, a in sample.items() if getattr(a, "ndim", 0) >= 2}
+    if not tensors or len({array.shape[0] for array in tensors.values()}) != 1:
+        return {}
+    batch = {name: {"0": "batch"} for name in tensors}
+    dims = {name: {0: "batch"} for name in tensors}
+    trials = [
+        {
+            "name": f"batch={n}",
+            "arrays": transfer(audit.pool, {**sample, **resize_sample(tensors, dims, {"batch": n}, 0)}),
+        }
+        for n in (2, 5)
+    ]
+    outcome = audit.pool.run("pytorch", "pytorch.accepts", {**audit.reference.params, "inputs": trials})
+    accepted = (outcome.result or {}).get("accepted", {})
+    return batch if accepted and all(answer is True for answer in accepted.values()) else {}
+
+
+def export_sample(audit: Audit) -> Any:
+    """The sample to trace with: the user's first, unless a dynamic dimension has size 1 in it, which tracers freeze;
+    then the first sample of other sizes without one."""
+    first = audit.samples[0]
+    candidates = [s for s in audit.samples if s.kind != "edge" and all(n > 1 for n in s.sizes.values())]
+    if candidates or not audit.dynamic:
+        return (candidates or [first])[0]
+    tensors = {name: a for name, a in first.arrays.items() if hasattr(a, "ndim")}
+    dims = {arg: {int(axis): label for axis, label in axes.items()} for arg, axes in audit.dynamic.items()}
+    sizes = {label: size if size > 1 else 3 for label, size in base_sizes(first.arrays, dict(audit.dynamic)).items()}  # type: ignore[arg-type]
+    return type(first)("export", {**first.arrays, **resize_sample(tensors, dims, sizes, 0)}, "size", sizes)
+
+
+__all__ = [
+    "batch_labels",
+    "choose_samples",
+    "describe_reference",
+    "export_sample",
+    "identify_artifacts",
+    "start_workers",
+]

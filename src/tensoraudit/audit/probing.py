@@ -1,0 +1,80 @@
+"""Small things that every step needs to speak with workers: rows for the report, arrays into references and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.audit.state import Run, Sample
+from tensoraudit.findings.result import Probe, Status
+from tensoraudit.probes.outcome import Outcome
+from tensoraudit.probes.pool import Pool
+
+
+def probe_row(
+    name: str,
+    framework: str,
+    device: str,
+    outcome: Outcome | Status,
+    reason: str = "",
+    *,
+    required: bool = False,
+    target: str = "",
+    version: str = "",
+) -> Probe:
+    """The report's row for one run in a worker."""
+    if isinstance(outcome, str):
+        return Probe(name, framework, version, device, outcome, reason, required=required, target=target)
+    return Probe(
+        name,
+        framework,
+        version,
+        device,
+        outcome.status,
+        reason or outcome.reason,
+        seconds=outcome.seconds,
+        peak_memory=outcome.peak_memory,
+        required=required,
+        target=target,
+    )
+
+
+def transfer(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as references that a worker can open; scalars stay `{"value": ...}`."""
+    return {name: pool.put(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
+
+
+def wire(pool: Pool, sample: Sample) -> dict[str, Any]:
+    """A sample as a job takes it."""
+    return {"name": sample.name, "arrays": transfer(pool, sample.arrays)}
+
+
+def read_runs(result: Mapping[str, Any] | None) -> dict[str, Run]:
+    """The runs of a `*.run` job, by sample name."""
+    return {run["input"]: _read_run(run) for run in (result or {}).get("runs", ())}
+
+
+def _read_run(run: Mapping[str, Any]) -> Run:
+    error = run.get("error")
+    return Run(
+        run["input"],
+        run.get("outputs") or {},
+        run.get("repeat") or {},
+        run.get("oracle"),
+        run.get("oracle_reason", ""),
+        tuple(run.get("perturbed") or ()),
+        f"{error['type']}: {error['message']}" if error else "",
+        error.get("source") if error else None,
+    )
+
+
+def open_arrays(pool: Pool, refs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Memory-mapped arrays of references; None stays None."""
+    return None if refs is None else {name: pool.get(ref) for name, ref in refs.items()}
+
+
+def logical_dtypes(refs: Mapping[str, Any]) -> dict[str, str]:
+    """The framework's own dtype of each reference, where numpy has no twin (`bfloat16`)."""
+    return {name: ref["logical"] for name, ref in refs.items() if ref.get("logical")}

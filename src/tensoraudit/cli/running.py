@@ -1,0 +1,39 @@
+"""What `scan`, `compare` and `lint` share: options from the command line, progress, reports, the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+from rich.console import Console
+
+from tensoraudit.options import Options, make_options
+from tensoraudit.pipeline import LINT, Step, new_audit, run, run_steps, source_audit
+from tensoraudit.report.writers import write_reports
+
+
+def audit(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
+    """Run an audit, write its reports, return its exit code. Raises UserError."""
+    options = make_options(given)
+    console = Console(stderr=True, no_color=not options.color)
+    with _status(console, options) as status:
+        progress = (lambda text: status.update(f"{text} ...")) if status else (lambda text: None)
+        result = run(steps, new_audit(options, spec, against, progress))
+    write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=options.verbose)
+    return result.exit_code
+
+
+def _status(console: Console, options: Options) -> Any:
+    if options.quiet or not sys.stderr.isatty():
+        return nullcontext()
+    return console.status("starting workers ...")
+
+
+def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:
+    """Read and match source files alone. Raises UserError."""
+    options = make_options({**given, "code": paths})
+    result = run_steps(LINT, source_audit(options))
+    write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=False)
+    return result.exit_code

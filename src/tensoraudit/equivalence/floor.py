@@ -1,0 +1,103 @@
+"""How far apart two right computations of one tensor would be: the noise floor. Judges nothing.
+
+With a reference result `a`, a candidate result `b` and an oracle `r` (the reference's model in double precision):
+
+    e_a           = max|a - r|            the reference's own rounding error
+    e_b           = max|b - r|            the candidate's error
+    p             = max over draws k of max|a_k - a|, where a_k comes from inputs moved by one unit in the last place
+    dtype floor   = eps * max|r|          one rounding of the largest value (eps: spacing of the dtype at 1.0)
+    floor         = max(e_a, p, dtype floor)
+    error_ratio   = e_b / floor
+
+Without an oracle `e_a` drops out, `a` stands in for `r` and `e_b = max|a - b|`. Elements that are NaN or infinite on either side of
+a difference do not count here; structural rule 1 judges them.
+
+The dtype floor keeps a floor that was measured as zero (data movement, a saturated output) from making one rounding an
+infinite ratio. A tensor whose values are all zero, or too small for normal numbers, has no scale of its own: it is judged on the scale
+of 1 (structural rule 7). Such zeros come from cancellation of values of ordinary size, and hardware may flush subnormal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tensoraudit.equivalence.blocks import Array, largest_difference, largest_magnitude
+from tensoraudit.equivalence.metrics import Metrics
+
+Source = Literal["oracle", "perturbation", "dtype"]
+
+# Spacing of the numbers at 1.0 and smallest normal number, by logical dtype (IEEE 754; OCP 8-bit formats).
+EPS = {
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float32": 2.0**-23,
+    "float64": 2.0**-52,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+SMALLEST_NORMAL = {
+    "float16": 2.0**-14,
+    "bfloat16": 2.0**-126,
+    "float32": 2.0**-126,
+    "float64": 2.0**-1022,
+    "float8_e4m3fn": 2.0**-6,
+    "float8_e5m2": 2.0**-14,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFloor:
+    """The floor of one tensor with everything that went into it; all in the unit of the tensor's values.
+
+    `source` says what the floor rests on: an oracle, perturbed runs only, or (nothing was measured) the dtype alone.
+    """
+
+    reference_error: float | None
+    candidate_error: float
+    sensitivity: float | None
+    dtype_floor: float
+    scale: float
+    source: Source
+
+    @property
+    def value(self) -> float:
+        """Return max(e_a, p, dtype floor); always positive."""
+        return max(self.reference_error or 0.0, self.sensitivity or 0.0, self.dtype_floor)
+
+    @property
+    def error_ratio(self) -> float:
+        """Return e_b / floor."""
+        return self.candidate_error / self.value
+
+    @property
+    def measured(self) -> bool:
+        """Tell whether a run, not only the dtype, stands behind the floor."""
+        return self.source != "dtype"
+
+
+def dtype_floor(dtype: str, scale: float) -> float:
+    """Return eps * scale for a logical dtype name; eps where the scale is zero or below the smallest normal number."""
+    return EPS[dtype] * (scale if scale >= SMALLEST_NORMAL[dtype] else 1.0)
+
+
+def noise_floor(
+    reference: Array,
+    candidate: Array,
+    dtype: str,
+    metrics: Metrics,
+    *,
+    oracle: Array | None = None,
+    perturbed: Sequence[Array] = (),
+) -> NoiseFloor:
+    """Measure the floor of a float tensor; all arrays have one shape, `metrics` are those of the two sides."""
+    draws = [largest_difference(draw, reference) for draw in perturbed]
+    sensitivity = max(draws) if draws else None
+    if oracle is None:
+        scale = metrics.reference_max
+        source: Source = "perturbation" if draws else "dtype"
+        return NoiseFloor(None, metrics.linf, sensitivity, dtype_floor(dtype, scale), scale, source)
+    scale = largest_magnitude(oracle)
+    own, other = largest_difference(reference, oracle), largest_difference(candidate, oracle)
+    return NoiseFloor(own, other, sensitivity, dtype_floor(dtype, scale), scale, "oracle")

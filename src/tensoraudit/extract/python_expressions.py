@@ -1,0 +1,529 @@
+"""Second pass, expressions: from an expression to its origins and value, leaving facts on the way.
+
+Facts come in the order of evaluation: the argument of a call before the call. The statement half is in
+`python_statements`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tensoraudit.extract import known_results
+from tensoraudit.extract.python_flow import Flow
+from tensoraudit.extract.python_inference import BUILTINS, Inference, arithmetic, constant_origin, display_origin
+from tensoraudit.extract.python_origins import LONGEST, UNKNOWN, Origins, callee, is_own, is_path, unite
+from tensoraudit.extract.python_scopes import Bound, ModuleTable, Table
+from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.python_values import (
+    MOST_ITEMS,
+    binary,
+    constant,
+    display,
+    is_transparent,
+    mapping,
+    special_float,
+    unary,
+    unknown,
+)
+from tensoraudit.extract.signatures import positional
+from tensoraudit.facts import Block, Call, Fact, Name, Operation, Reference, Side, Unknown
+
+MOST_NAMES = 64
+"""Names and calls that an operation keeps. A longer expression is data, and keeping all would be quadratic."""
+
+ENVIRONMENT = ("os.environ",)
+
+OPERATORS: Mapping[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.MatMult: "@", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+
+
+class Seen(NamedTuple):
+    """What an expression came to: where its value comes from, and the value as far as it is known."""
+
+    origins: Origins
+    value: Any
+
+
+class Path(NamedTuple):
+    """A dotted expression: its origins and text, and those of what stands before the last dot."""
+
+    origins: Origins
+    text: str | None
+    receivers: Origins
+    receiver: str | None
+
+
+class ExpressionReader:
+    """Reads the expressions of one file. `scope`, `table`, `flow`, `blocks` are those of the current place."""
+
+    def __init__(self, module: ModuleTable, source: SourceText, side: Side) -> None:
+        self.module, self.source, self.side = module, source, side
+        self.inference = Inference(module)
+        self.facts: list[Fact] = []
+        self.order = 0
+        self.scope = 0
+        self.table: Table = module
+        self.flow = Flow()
+        self.blocks: tuple[Block, ...] = ()
+        self.names: list[str] = []
+        self.calls: list[str] = []
+
+    def read(self, node: ast.expr) -> Seen:
+        """Read `node` and all below it."""
+        reader = _READERS.get(type(node))
+        if reader is not None:
+            return reader(self, node)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.read(child)
+        return Seen(display_origin(node), unknown(node))
+
+    # names
+
+    def look_up(self, name: str) -> Bound:
+        """Return what `name` stands for here."""
+        bound = self.flow.get(name)
+        return bound if bound is not None else self.inference.look_up(name, self.table)
+
+    def _name(self, node: ast.Name) -> Seen:
+        bound = self.look_up(node.id)
+        origins = bound.origins
+        text = node.id
+        if len(origins) == 1 and is_path(origins[0]):
+            text = origins[0]
+            if text not in BUILTINS:
+                self.refer(node, text)
+        self.names.append(text)
+        return Seen(origins, Name(text) if bound.literal is None else bound.literal)
+
+    def path(self, node: ast.Attribute) -> Path:
+        """Resolve a dotted expression without leaving a fact for it."""
+        text: str | None
+        names = [node.attr]
+        root = node.value
+        while isinstance(root, ast.Attribute):
+            names.append(root.attr)
+            root = root.value
+        if isinstance(root, ast.Name):
+            origins, text = self.look_up(root.id).origins, root.id
+        else:
+            origins, text = self._anonymous(root)
+        receivers, receiver = origins, text
+        for name in reversed(names):
+            receivers, receiver = origins, text
+            origins = self.inference.member(origins, name, self.table)
+            text = f"{text}.{name}" if text is not None and len(text) < LONGEST else None
+        return Path(origins, _written(origins, text), receivers, _written(receivers, receiver))
+
+    def _attribute(self, node: ast.Attribute) -> Seen:
+        path = self.path(node)
+        self.refer(node, self._reference_name(path, node.attr))
+        if path.text is None:
+            return Seen(path.origins, unknown(node))
+        self.names.append(path.text)
+        return Seen(path.origins, Name(path.text))
+
+    def _reference_name(self, path: Path, name: str) -> str | None:
+        """Return the name to report: on the instance as written, else the origin; None for one of several things."""
+        if path.text is not None and is_own(path.text):
+            return path.text
+        if len(path.origins) == 1 and path.origins[0] != known_results.TENSOR:
+            return path.origins[0]
+        return None if any(map(is_path, path.origins)) else self.stored_name(path.receivers, name)
+
+    def stored_name(self, receivers: Origins, name: str) -> str:
+        """Return the name of attribute `name` of a value with origins `receivers`, typed or not."""
+        return f"{receivers[0]}.{name}" if len(receivers) == 1 and receivers[0] != "None" else f"?.{name}"
+
+    # facts
+
+    def refer(self, node: ast.expr | ast.stmt, name: str | None, store: Any = None, value: Any = None) -> None:
+        """Leave a Reference."""
+        if name is None:
+            return
+        self.order += 1
+        self.facts.append(
+            Reference(name, store, value, self.scope, self.blocks, self.order, self.source.site(node), self.side)
+        )
+
+    def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
+        """Leave an Operation; `marks` are the counts of names and calls before its operands were read."""
+        self.order += 1
+        names = tuple(dict.fromkeys(self.names[marks[0] : marks[0] + MOST_NAMES]))
+        calls = tuple(dict.fromkeys(self.calls[marks[1] : marks[1] + MOST_NAMES]))
+        self.facts.append(
+            Operation(
+                op, operands, calls, names, self.scope, self.blocks, self.order, self.source.site(node), self.side
+            )
+        )
+
+    def marks(self) -> tuple[int, int]:
+        """Return the counts of names and calls so far."""
+        return len(self.names), len(self.calls)
+
+    # calls
+
+    def call(self, node: ast.Call, assigned: str | None = None) -> Seen:
+        """Read a call whose result goes to the dotted name `assigned`."""
+        path = self._function(node.func)
+        args, splat = self._arguments(node)
+        callees = tuple(dict.fromkeys(map(callee, path.origins)))
+        instance = path.text if callees[0] != path.origins[0] else path.receiver
+        if instance is not None and not is_path(callees[0]):
+            args["self"] = Name(instance)
+        self.calls.extend(callees)
+        self._leave_calls(node, callees, args, splat, assigned)
+        origins = self.inference.result(path.origins, path.receivers, self.table)
+        return Seen(origins, self._result_value(callees, path.text, args, splat))
+
+    def _function(self, node: ast.expr) -> Path:
+        if isinstance(node, ast.Attribute):
+            path = self.path(node)
+            if len(path.origins) == 1 and is_path(path.origins[0]):
+                self.refer(node, path.origins[0])
+            if path.receiver is not None and not any(map(is_path, path.receivers)):
+                self.names.append(path.receiver)
+                self._forget_literal(node.value)
+            return path
+        if isinstance(node, ast.Name):
+            bound = self.look_up(node.id)
+            text = _written(bound.origins, node.id)
+            if text is not None and len(bound.origins) == 1 and is_path(text) and text not in BUILTINS:
+                self.refer(node, text)
+            return Path(bound.origins, text, bound.origins, text)
+        origins, text = self._anonymous(node)
+        return Path(origins, text, origins, text)
+
+    def _anonymous(self, node: ast.expr) -> tuple[Origins, str | None]:
+        """Read an expression that is no dotted name; return its origins, and its text where it can be named."""
+        origins, value = self.read(node)
+        return origins, value.name if isinstance(value, Name) else None
+
+    def _forget_literal(self, node: ast.expr) -> None:
+        """A method was called on a variable, or an item of it was set: a display it holds may have changed."""
+        bound = self.flow.get(node.id) if isinstance(node, ast.Name) else None
+        if bound is not None and isinstance(bound.literal, tuple | dict):
+            self.flow.set(node.id, Bound(bound.origins))  # type: ignore[attr-defined]
+
+    def _arguments(self, node: ast.Call) -> tuple[dict[int | str, Any], bool]:
+        args: dict[int | str, Any] = {}
+        splat = False
+        for position, argument in enumerate(node.args):
+            if isinstance(argument, ast.Starred):
+                splat = True
+                self.read(argument.value)
+            else:
+                value = self.read(argument).value
+                if not splat:  # behind *args the position is not known
+                    args[position] = value
+        for keyword in node.keywords:
+            value = self.read(keyword.value).value
+            if keyword.arg is not None:
+                args[keyword.arg] = value
+            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+                args.update(value)
+            else:
+                splat = True
+        return args, splat
+
+    def _leave_calls(
+        self, node: ast.Call, callees: Origins, args: dict[int | str, Any], splat: bool, assigned: str | None
+    ) -> None:
+        self.order += 1
+        at = self.source.site(node)
+        ambiguous = len(callees) > 1
+        known = [name for name in callees if not name.startswith("?")] or callees
+        for name in known:
+            self.facts.append(
+                Call(
+                    name,
+                    _bound(name, args),
+                    splat,
+                    self.scope,
+                    self.blocks,
+                    self.order,
+                    at,
+                    self.side,
+                    assigned,
+                    ambiguous,
+                )
+            )
+
+    def _result_value(self, callees: Origins, text: str | None, args: Mapping[int | str, Any], splat: bool) -> Any:
+        if len(callees) == 1 and is_path(callees[0]):
+            make = _CONSTRUCTORS.get(callees[0])
+            made = make(args) if make is not None and not splat else None
+            return Name(f"{callees[0]}()") if made is None else made
+        return Name(f"{text}()") if text is not None else Unknown("the result of a call")
+
+    # constants and displays
+
+    def _constant(self, node: ast.Constant) -> Seen:
+        return Seen(constant_origin(node), constant(node.value))
+
+    def _sequence(self, node: ast.Tuple | ast.List) -> Seen:
+        values = [self.read(item).value for item in node.elts]
+        starred = any(isinstance(item, ast.Starred) for item in node.elts)
+        return Seen(display_origin(node), Unknown("an unpacked display") if starred else display(values))
+
+    def _dict(self, node: ast.Dict) -> Seen:
+        keys = [self.read(key).value if key is not None else unknown(node) for key in node.keys]
+        values = [self.read(value).value for value in node.values]
+        return Seen(display_origin(node), mapping(keys, values))
+
+    # operators
+
+    def _binary(self, node: ast.BinOp) -> Seen:
+        chain = [node]
+        while isinstance(chain[-1].left, ast.BinOp):  # a + b + c + ... is long, not deep
+            chain.append(chain[-1].left)
+        marks = self.marks()
+        left = self.read(chain[-1].left)
+        for step in reversed(chain):
+            right = self.read(step.right)
+            if not (isinstance(step.op, ast.Mod) and left.origins == ("str()",)):  # formatting is no arithmetic
+                self.operate(step, OPERATORS[type(step.op)], (left.value, right.value), marks)
+            origins = left.origins if left.origins == ("str()",) else arithmetic((left.origins, right.origins))
+            left = Seen(origins, binary(step.op, left.value, right.value))
+        return left
+
+    def _unary(self, node: ast.UnaryOp) -> Seen:
+        seen = self.read(node.operand)
+        return Seen(arithmetic((seen.origins,)), unary(node.op, seen.value))
+
+    def _compare(self, node: ast.Compare) -> Seen:
+        marks = self.marks()
+        seen = [self.read(node.left)]
+        for op, comparator in zip(node.ops, node.comparators, strict=True):
+            seen.append(self.read(comparator))
+            self.operate(node, OPERATORS[type(op)], (seen[-2].value, seen[-1].value), marks)
+        identity = all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+        return Seen(("bool()",) if identity else arithmetic([item.origins for item in seen]), unknown(node))
+
+    def _boolean(self, node: ast.BoolOp) -> Seen:
+        return Seen(unite([self.read(value).origins for value in node.values]), unknown(node))
+
+    def _conditional(self, node: ast.IfExp) -> Seen:
+        block = self.test("if", node, node.test)
+        outer = self.blocks
+        self.blocks = (*outer, block)
+        chosen = self.read(node.body)
+        self.blocks = (*outer, otherwise([block]))
+        other = self.read(node.orelse)
+        self.blocks = outer
+        return Seen(unite([chosen.origins, other.origins]), unknown(node))
+
+    def test(self, op: str, node: ast.expr | ast.stmt, condition: ast.expr) -> Block:
+        """Read a condition, leave its Operation, return the block that it opens."""
+        marks = self.marks()
+        value = self.read(condition).value
+        self.operate(node, op, (value,), marks)
+        kind: Any = "loop" if op == "while" else "if"
+        return Block(kind, self.names_since(marks), self.source.segment(condition), self.source.site(condition))
+
+    def names_since(self, marks: tuple[int, int]) -> tuple[str, ...]:
+        """Return the names and callees read since `marks` were taken."""
+        return tuple(
+            dict.fromkeys(
+                [*self.names[marks[0] : marks[0] + MOST_NAMES], *self.calls[marks[1] : marks[1] + MOST_NAMES]]
+            )
+        )
+
+    # items
+
+    def _subscript(self, node: ast.Subscript) -> Seen:
+        origins, held = self.read(node.value)
+        key = self.read(node.slice).value
+        if origins == ENVIRONMENT and isinstance(key, str):
+            name = f"os.environ.{key}"
+            self.refer(node, name)
+            return Seen(("str()",), Name(name))
+        value: Any = unknown(node)
+        if isinstance(held, Name):
+            value = held if held.name.endswith("[]") else Name(f"{held.name}[]")
+        elif isinstance(held, tuple | dict):
+            value = _held_item(held, key)
+        return Seen(self.inference.item(origins), value)
+
+    # expressions with names of their own
+
+    def _lambda(self, node: ast.Lambda) -> Seen:
+        arguments = node.args
+        for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
+            self.read(default)
+        mark = self.flow.mark()
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for argument in (*named, *filter(None, (arguments.vararg, arguments.kwarg))):
+            self.flow.set(argument.arg, Bound(UNKNOWN))
+        outer, self.blocks = self.blocks, ()  # the body runs later, wherever it is called
+        self.read(node.body)
+        self.blocks = outer
+        self.flow.undo(mark)
+        return Seen(UNKNOWN, unknown(node))
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Seen:
+        mark, outer = self.flow.mark(), self.blocks
+        for generator in node.generators:
+            block = self.iteration(generator.iter, generator.target, generator.iter)
+            self.blocks = (*self.blocks, block)
+            for condition in generator.ifs:
+                self.blocks = (*self.blocks, self.test("if", condition, condition))
+        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self.read(part)
+        self.blocks = outer
+        self.flow.undo(mark)
+        return Seen(display_origin(node), unknown(node))
+
+    def iteration(self, node: ast.expr | ast.stmt, target: ast.expr, iterable: ast.expr) -> Block:
+        """Read what a `for` runs over, bind its target, leave its Operation, return the block that it opens."""
+        marks = self.marks()
+        seen = self.read(iterable)
+        self.operate(node, "for", (seen.value,), marks)
+        block = Block("loop", self.names_since(marks), self.source.segment(iterable), self.source.site(iterable))
+        self.assign(target, Seen(self.inference.item(seen.origins), unknown(iterable)))
+        return block
+
+    def _walrus(self, node: ast.NamedExpr) -> Seen:
+        seen = self.read_for(node.value, node.target.id)
+        self.assign(node.target, seen)
+        return seen
+
+    def read_for(self, node: ast.expr, assigned: str | None) -> Seen:
+        """Read `node`, whose value goes to the dotted name `assigned`."""
+        inner = node.value if isinstance(node, ast.Await) else node
+        return self.call(inner, assigned) if isinstance(inner, ast.Call) else self.read(node)
+
+    # targets
+
+    def assign(self, target: ast.expr, seen: Seen, store: str = "set") -> None:
+        """Let `target` stand for what was `seen`."""
+        if isinstance(target, ast.Name):
+            self._assign_name(target, seen, store)
+        elif isinstance(target, ast.Attribute):
+            receivers = self._base(target.value).origins
+            self.refer(target, self.stored_name(receivers, target.attr), store, seen.value)
+        elif isinstance(target, ast.Subscript):
+            self._assign_item(target, seen, store)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, Seen(("list()",), unknown(target)))
+        elif isinstance(target, ast.Tuple | ast.List):
+            for position, item in enumerate(target.elts):
+                self.assign(item, self.part(seen, position, len(target.elts)))
+
+    def part(self, seen: Seen, position: int, count: int) -> Seen:
+        """Return what an unpacking of `count` names gives to the one at `position`."""
+        value = seen.value
+        if isinstance(value, tuple) and len(value) == count:
+            return Seen(UNKNOWN, value[position])
+        return Seen(self.inference.item(seen.origins), Unknown("an unpacked value"))
+
+    def _assign_name(self, target: ast.Name, seen: Seen, store: str) -> None:
+        outer = self.table.redirected.get(target.id)
+        if outer is not None:
+            name = f"{outer.name}.{target.id}" if outer.name else target.id
+            self.refer(target, self.module.qualified(name), store, seen.value)
+            return
+        if store != "set":
+            self.refer(target, target.id, store, seen.value)
+        literal = seen.value if is_transparent(seen.value) else None
+        self.flow.set(target.id, Bound(seen.origins, literal))
+
+    def _assign_item(self, target: ast.Subscript, seen: Seen, store: str) -> None:
+        base = self._base(target.value)
+        key = self.read(target.slice).value
+        self._forget_literal(target.value)
+        if base.origins == ENVIRONMENT and isinstance(key, str):
+            self.refer(target, f"os.environ.{key}", "set", seen.value)
+        else:
+            self.refer(target, base.value, "item" if store == "set" else store, seen.value)
+
+    def _base(self, node: ast.expr) -> Seen:
+        """Return the origins of what is written to, and the name to report for an item of it."""
+        if isinstance(node, ast.Name):
+            origins = self.look_up(node.id).origins
+            return Seen(origins, _written(origins, node.id))
+        if isinstance(node, ast.Attribute):
+            path = self.path(node)
+            own = path.text is not None and is_own(path.text)
+            return Seen(path.origins, path.text if own else self.stored_name(path.receivers, node.attr))
+        origins, value = self.read(node)
+        return Seen(origins, value.name if isinstance(value, Name) else "?")
+
+
+def otherwise(blocks: Sequence[Block]) -> Block:
+    """Return the block of the `else` after `blocks`."""
+    names = tuple(dict.fromkeys(name for block in blocks for name in block.names))
+    text = " and ".join(f"not ({block.text})" for block in blocks[:4])
+    return Block("if", names, text, blocks[-1].at)
+
+
+def _written(origins: Origins, text: str | None) -> str | None:
+    """Return the name to show for an expression: resolved where imports and definitions alone lead to it, else as
+    written."""
+    return origins[0] if len(origins) == 1 and is_path(origins[0]) else text
+
+
+def _bound(name: str, args: dict[int | str, Any]) -> Mapping[int | str, Any]:
+    """Return `args` with the positional ones under their parameter names too."""
+    parameters = positional(name)
+    if not parameters:
+        return args
+    named: dict[int | str, Any] = {
+        parameter: args[position] for position, parameter in enumerate(parameters) if position in args
+    }
+    return {**args, **named}
+
+
+def _held_item(held: tuple[Any, ...] | dict[Any, Any], key: Any) -> Any:
+    absent = Unknown("an item")
+    if isinstance(held, dict):
+        return held.get(key, absent) if isinstance(key, str | int | float | bytes) else absent
+    inside = isinstance(key, int) and not isinstance(key, bool) and -len(held) <= key < len(held)
+    return held[key] if inside else absent
+
+
+def _made_dict(args: Mapping[int | str, Any]) -> Any:
+    return dict(args) if len(args) <= MOST_ITEMS and all(isinstance(key, str) for key in args) else None
+
+
+def _made_tuple(args: Mapping[int | str, Any]) -> Any:
+    value = args.get(0) if args else ()
+    return value if isinstance(value, tuple) else None
+
+
+_CONSTRUCTORS: Mapping[str, Callable[[Mapping[int | str, Any]], Any]] = {
+    "float": special_float,
+    "dict": _made_dict,
+    "list": _made_tuple,
+    "tuple": _made_tuple,
+}
+"""Calls of built-ins whose value is known when that of their arguments is."""
+
+_READERS: Mapping[type[ast.expr], Callable[[ExpressionReader, Any], Seen]] = {
+    ast.Name: ExpressionReader._name,
+    ast.Attribute: ExpressionReader._attribute,
+    ast.Call: ExpressionReader.call,
+    ast.Constant: ExpressionReader._constant,
+    ast.Tuple: ExpressionReader._sequence,
+    ast.List: ExpressionReader._sequence,
+    ast.Dict: ExpressionReader._dict,
+    ast.BinOp: ExpressionReader._binary,
+    ast.UnaryOp: ExpressionReader._unary,
+    ast.Compare: ExpressionReader._compare,
+    ast.BoolOp: ExpressionReader._boolean,
+    ast.IfExp: ExpressionReader._conditional,
+    ast.Subscript: ExpressionReader._subscript,
+    ast.Lambda: ExpressionReader._lambda,
+    ast.ListComp: ExpressionReader._comprehension,
+    ast.SetComp: ExpressionReader._comprehension,
+    ast.GeneratorExp: ExpressionReader._comprehension,
+    ast.DictComp: ExpressionReader._comprehension,
+    ast.NamedExpr: ExpressionReader._walrus,
+    ast.Await: lambda reader, node: reader.read(node.value),
+}

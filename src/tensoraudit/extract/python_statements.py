@@ -1,0 +1,353 @@
+"""Second pass, statements: scopes, blocks, assignments and imports of one file, in source order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensoraudit.extract.python_expressions import OPERATORS, ExpressionReader, Seen, otherwise
+from tensoraudit.extract.python_flow import Changes, Flow, merge
+from tensoraudit.extract.python_inference import arithmetic
+from tensoraudit.extract.python_origins import UNKNOWN
+from tensoraudit.extract.python_scopes import (
+    Bound,
+    ClassTable,
+    FunctionNode,
+    FunctionTable,
+    ModuleTable,
+    Table,
+    absolute,
+    pairs,
+    pattern_names,
+    target_text,
+)
+from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.python_values import unknown
+from tensoraudit.facts import Block, ClassDef, Fact, Import, Name, Scope, Side, Site
+
+Branch = tuple[Changes, bool]
+"""What a branch left its names at, and whether it ended in `return` or `raise`."""
+
+
+class StatementReader(ExpressionReader):
+    """Reads one file; `scope` ids count from `first_scope`, which is the module's."""
+
+    def __init__(self, module: ModuleTable, source: SourceText, side: Side, first_scope: int) -> None:
+        super().__init__(module, source, side)
+        self._next_scope = first_scope
+
+    def read_module(self, tree: ast.Module) -> list[Fact]:
+        """Read the whole file."""
+        site = Site(self.source.path, 1, 1)
+        self.scope = self._new_scope("module", self.module.path, None, (), site)
+        self.body(tree.body)
+        return self.facts
+
+    def body(self, statements: Sequence[ast.stmt]) -> bool:
+        """Read statements; tell whether they end in `return` or `raise`."""
+        ended = False
+        for statement in statements:
+            reader = _READERS.get(type(statement))
+            if reader is not None:
+                ended = bool(reader(self, statement)) or ended
+                self.names.clear()
+                self.calls.clear()
+        return ended
+
+    # simple statements
+
+    def _expression(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.read(node.value)
+
+    def _parts(self, node: ast.stmt) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.read(child)
+
+    def _end(self, node: ast.Return | ast.Raise) -> bool:
+        self._parts(node)
+        return True
+
+    def _assert(self, node: ast.Assert) -> None:
+        self.test("assert", node, node.test)
+        if node.msg is not None:
+            self.read(node.msg)
+
+    def _assignment(self, node: ast.Assign) -> None:
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, node.value)
+            return
+        seen = self.read_for(node.value, target_text(target))
+        for target in node.targets:
+            self.assign(target, seen)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> None:
+        matched = pairs(target, value, False)
+        if any(source is value for _, source in matched):
+            self.assign(target, self.read(value))
+            return
+        seen = [self.read_for(source, target_text(item)) for item, source in matched]
+        for (item, _), part in zip(matched, seen, strict=True):
+            self.assign(item, part)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        self.read(node.annotation)
+        seen = (
+            Seen(UNKNOWN, unknown(node.target))
+            if node.value is None
+            else self.read_for(node.value, target_text(node.target))
+        )
+        annotated = self.inference.annotation(node.annotation, self.table)
+        if node.value is not None:
+            self.assign(node.target, seen if annotated == UNKNOWN else Seen(annotated, seen.value))
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        marks = self.marks()
+        before = self._augmented_target(node.target)
+        seen = self.read(node.value)
+        self.operate(node, OPERATORS[type(node.op)], (before.value, seen.value), marks)
+        self.assign(node.target, Seen(arithmetic((before.origins, seen.origins)), seen.value), "augment")
+        if isinstance(node.target, ast.Name) and self.flow.get(node.target.id) is not None:
+            self.flow.set(node.target.id, Bound(arithmetic((before.origins, seen.origins))))
+
+    def _augmented_target(self, node: ast.expr) -> Seen:
+        """Return what the target held; its Reference comes from the assignment that follows."""
+        if isinstance(node, ast.Name):
+            self.names.append(node.id)
+            return Seen(self.look_up(node.id).origins, Name(node.id))
+        if isinstance(node, ast.Attribute):
+            path = self.path(node)
+            self.names.append(path.text or node.attr)
+            return Seen(path.origins, Name(path.text) if path.text is not None else unknown(node))
+        return Seen(UNKNOWN, unknown(node))
+
+    # imports
+
+    def _import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            local = alias.asname or alias.name.partition(".")[0]
+            self.flow.set(local, Bound((alias.name if alias.asname else local,)))
+            self.facts.append(Import(alias.name, (local,), self.scope, self.source.site(node), self.side))
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        module = absolute(self.module, node.module, node.level)
+        names = tuple(alias.asname or alias.name for alias in node.names)
+        self.facts.append(Import(module, names, self.scope, self.source.site(node), self.side))
+        prefix = module if module.endswith(".") else f"{module}."
+        for alias in node.names:
+            if alias.name != "*":
+                name = f"{prefix}{alias.name}"
+                self.flow.set(alias.asname or alias.name, Bound((name,)))
+                self.refer(node, name)
+
+    # branches
+
+    def branch(self, statements: Sequence[ast.stmt], *blocks: Block) -> Branch:
+        """Read one branch; leave the names as they were before it."""
+        mark, outer = self.flow.mark(), self.blocks
+        self.blocks = (*outer, *blocks)
+        ended = self.body(statements)
+        self.blocks = outer
+        return self.flow.undo(mark), ended
+
+    def join(self, branches: Sequence[Branch], *, complete: bool) -> bool:
+        """Continue after `branches`; tell whether all of them ended and none can be skipped."""
+        going_on = [changes for changes, ended in branches if not ended]
+        self.flow.join(going_on, complete=complete)
+        return complete and not going_on
+
+    def _if(self, node: ast.If) -> bool:
+        blocks: list[Block] = []
+        branches: list[Branch] = []
+        rest: list[ast.stmt] = [node]
+        while len(rest) == 1 and isinstance(rest[0], ast.If):
+            current = rest[0]
+            blocks.append(self.test("if", current, current.test))
+            branches.append(self.branch(current.body, blocks[-1]))
+            rest = current.orelse
+        if rest:
+            branches.append(self.branch(rest, otherwise(blocks)))
+        return self.join(branches, complete=bool(rest))
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> bool:
+        mark = self.flow.mark()
+        block = self.iteration(node, node.target, node.iter)
+        return self._loop(node, block, mark)
+
+    def _while(self, node: ast.While) -> bool:
+        self._meet_loop(node)
+        block = self.test("while", node, node.test)
+        return self._loop(node, block, self.flow.mark())
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, block: Block, mark: int) -> bool:
+        if not isinstance(node, ast.While):
+            target = self.flow.undo(mark)
+            self._meet_loop(node)
+            for name, bound in target.items():
+                self.flow.set(name, bound)
+        changes, _ = self.branch(node.body, block)
+        self.join([(changes, False)], complete=False)
+        return self.body(node.orelse)
+
+    def _meet_loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        """Let every name that the loop binds stand for what it may hold when an iteration begins."""
+        start, end = self.module.loops[node]
+        for name in dict.fromkeys(self.table.sequence[start:end]):
+            if name not in self.table.bindings:
+                continue
+            anywhere = self.inference.bound(name, self.table)
+            before = self.flow.get(name)
+            self.flow.set(name, anywhere if before is None else merge([before, anywhere]))
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> bool:
+        outer = self.blocks
+        for item in node.items:
+            marks = self.marks()
+            target = item.optional_vars
+            seen = self.read_for(item.context_expr, target_text(target) if target is not None else None)
+            names = tuple(self.calls[-1:]) if isinstance(item.context_expr, ast.Call) else self.names_since(marks)
+            text, site = self.source.segment(item.context_expr), self.source.site(item.context_expr)
+            self.blocks = (*self.blocks, Block("with", names, text, site))
+            if target is not None:
+                self.assign(target, seen)
+        ended = self.body(node.body)
+        self.blocks = outer
+        return ended
+
+    def _try(self, node: ast.Try) -> bool:
+        after_body, ended = self.branch(node.body, Block("try", (), "try", self.source.site(node)))
+        handlers = [self._handler(handler, after_body) for handler in node.handlers]
+        mark = self.flow.mark()
+        self.flow.join([after_body], complete=True)
+        ended = self.body(node.orelse) or ended
+        branches = [(self.flow.undo(mark), ended), *handlers]
+        ended = self.join(branches, complete=True)
+        return self.body(node.finalbody) or ended
+
+    def _handler(self, handler: ast.ExceptHandler, after_body: Changes) -> Branch:
+        mark, marks = self.flow.mark(), self.marks()
+        self.flow.join([after_body], complete=False)
+        text = "except"
+        if handler.type is not None:
+            self.read(handler.type)
+            text = f"except {self.source.segment(handler.type)}"
+        if handler.name:
+            self.flow.set(handler.name, Bound(UNKNOWN))
+        block = Block("try", self.names_since(marks), text, self.source.site(handler))
+        inner, ended = self.branch(handler.body, block)
+        self.flow.join([inner], complete=True)
+        return self.flow.undo(mark), ended
+
+    def _match(self, node: ast.Match) -> bool:
+        marks = self.marks()
+        self.read(node.subject)
+        names = self.names_since(marks)
+        branches = []
+        for case in node.cases:
+            mark = self.flow.mark()
+            for name in pattern_names(case.pattern):
+                self.flow.set(name, Bound(UNKNOWN))
+            block = Block("if", names, f"case {self.source.segment(case.pattern)}", self.source.site(case.pattern))
+            if case.guard is not None:
+                self.test("if", case.guard, case.guard)
+            inner, ended = self.branch(case.body, block)
+            self.flow.join([inner], complete=True)
+            branches.append((self.flow.undo(mark), ended))
+        return self.join(branches, complete=False)
+
+    # definitions
+
+    def _new_scope(self, kind: Any, name: str, parent: int | None, decorators: tuple[str, ...], site: Site) -> int:
+        number = self._next_scope
+        self._next_scope += 1
+        self.facts.append(Scope(number, kind, name, parent, decorators, self.module.path, site))
+        return number
+
+    def _decorators(self, nodes: Sequence[ast.expr]) -> tuple[str, ...]:
+        names = []
+        for node in nodes:
+            value = self.read(node).value
+            if isinstance(node, ast.Call):
+                names.append(self.calls[-1])
+            elif isinstance(value, Name):
+                names.append(value.name)
+        return tuple(names)
+
+    def _function_definition(self, node: FunctionNode) -> None:
+        decorators = self._decorators(node.decorator_list)
+        self._signature(node)
+        table = self.module.tables[node]
+        number = self._new_scope("function", table.name, self.scope, decorators, self.source.site(node))
+        outer_blocks, self.blocks = self.blocks, ()  # the body runs later, wherever it is called
+        self._inside(number, table, node.body)
+        self.blocks = outer_blocks
+        self.flow.set(node.name, Bound((self.module.qualified(table.name),)))
+
+    def _signature(self, node: FunctionNode) -> None:
+        arguments = node.args
+        for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
+            self.read(default)
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for argument in (*named, *filter(None, (arguments.vararg, arguments.kwarg))):
+            if argument.annotation is not None:
+                self.read(argument.annotation)
+        if node.returns is not None:
+            self.read(node.returns)
+
+    def _inside(self, number: int, table: Table, statements: Sequence[ast.stmt]) -> None:
+        """Read the body of a function or class with its own names."""
+        outer = self.scope, self.table, self.flow, self.names, self.calls
+        self.scope, self.table, self.flow, self.names, self.calls = number, table, Flow(), [], []
+        if isinstance(table, FunctionTable):
+            self._parameters(table)
+        self.body(statements)
+        self.scope, self.table, self.flow, self.names, self.calls = outer
+
+    def _parameters(self, table: FunctionTable) -> None:
+        assert table.node is not None
+        arguments = table.node.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for argument in (*named, *filter(None, (arguments.vararg, arguments.kwarg))):
+            self.flow.set(argument.arg, Bound(self.inference.binding(table.bindings[argument.arg][0])))
+
+    def _class_definition(self, node: ast.ClassDef) -> None:
+        decorators = self._decorators(node.decorator_list)
+        for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
+            self.read(base)
+        table = self.module.tables[node]
+        assert isinstance(table, ClassTable)
+        site = self.source.site(node)
+        number = self._new_scope("class", table.name, self.scope, decorators, site)
+        bases, methods = self.inference.lineage(table), tuple(table.methods)
+        self.facts.append(ClassDef(table.name, bases, methods, number, site, self.side))
+        self._inside(number, table, node.body)
+        self.flow.set(node.name, Bound((table.path,)))
+
+
+_READERS: Mapping[type[ast.stmt], Callable[[StatementReader, Any], bool | None]] = {
+    ast.Expr: StatementReader._expression,
+    ast.Assign: StatementReader._assignment,
+    ast.AnnAssign: StatementReader._annotated,
+    ast.AugAssign: StatementReader._augmented,
+    ast.Return: StatementReader._end,
+    ast.Raise: StatementReader._end,
+    ast.If: StatementReader._if,
+    ast.For: StatementReader._for,
+    ast.AsyncFor: StatementReader._for,
+    ast.While: StatementReader._while,
+    ast.With: StatementReader._with,
+    ast.AsyncWith: StatementReader._with,
+    ast.Try: StatementReader._try,
+    ast.TryStar: StatementReader._try,
+    ast.Match: StatementReader._match,
+    ast.Assert: StatementReader._assert,
+    ast.Import: StatementReader._import,
+    ast.ImportFrom: StatementReader._import_from,
+    ast.FunctionDef: StatementReader._function_definition,
+    ast.AsyncFunctionDef: StatementReader._function_definition,
+    ast.ClassDef: StatementReader._class_definition,
+    ast.Delete: StatementReader._parts,
+}

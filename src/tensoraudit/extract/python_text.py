@@ -1,0 +1,54 @@
+"""The text of one Python file, and where its syntax nodes stand in it. Columns count characters, not bytes."""
+
+from __future__ import annotations
+
+import ast
+
+from tensoraudit.facts import Site
+
+LONGEST_SEGMENT = 200
+"""Characters of the head of a `with` or `if` that a block keeps."""
+
+
+class SourceText:
+    """A file as text, with line ends already `\\n`."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self._lines: list[bytes] = []
+        self._wide_lines: frozenset[int] = frozenset() if text.isascii() else self._find_wide_lines()
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines as UTF-8, in which `ast` counts its offsets."""
+        if not self._lines:
+            self._lines = self.text.encode("utf-8", "surrogatepass").split(b"\n")
+        return self._lines
+
+    def site(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.pattern) -> Site:
+        """Return where `node` stands."""
+        line, end_line = node.lineno, node.end_lineno or node.lineno
+        start, end = node.col_offset, node.end_col_offset or node.col_offset
+        if self._wide_lines:
+            start, end = self._characters(line, start), self._characters(end_line, end)
+        return Site(self.path, line, start + 1, end_line, end + 1)
+
+    def _find_wide_lines(self) -> frozenset[int]:
+        return frozenset(number for number, line in enumerate(self.lines, 1) if not line.isascii())
+
+    def _characters(self, line: int, offset: int) -> int:
+        if line not in self._wide_lines:
+            return offset
+        return len(self.lines[line - 1][:offset].decode("utf-8", "ignore"))
+
+    def segment(self, node: ast.expr | ast.pattern) -> str:
+        """Return the source of `node` on one line, shortened."""
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        if first == last:
+            raw = self.lines[first][node.col_offset : node.end_col_offset]
+        else:
+            last = min(last, first + 10)
+            raw = b"\n".join([self.lines[first][node.col_offset :], *self.lines[first + 1 : last + 1]])
+        text = " ".join(raw[: 4 * LONGEST_SEGMENT].decode("utf-8", "ignore").split())
+        return text if len(text) <= LONGEST_SEGMENT else f"{text[:LONGEST_SEGMENT]}..."

@@ -1,0 +1,171 @@
+"""Values of arguments and operands as rules see them: constants, tuples and dicts of them, `Name`, `Unknown`.
+
+Lists count as tuples: a rule asks for strides or providers, not for the brackets. Arithmetic on written numbers is done
+(`2 * 1024**3`). Nothing here resolves a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tensoraudit.facts import Name, Unknown
+
+MOST_ITEMS: Final = 1000
+"""Longer displays are data, not arguments."""
+
+LONGEST_TEXT: Final = 10_000
+"""Characters (or bytes) of a constant that a fact keeps."""
+
+_LARGEST_EXPONENT: Final = 128
+_LARGEST_NUMBER: Final = 2.0**200
+
+REASONS: Final[Mapping[type[ast.expr], Unknown]] = {
+    node: Unknown(reason)
+    for node, reason in {
+        ast.JoinedStr: "an f-string",
+        ast.IfExp: "a conditional expression",
+        ast.BinOp: "arithmetic",
+        ast.UnaryOp: "arithmetic",
+        ast.BoolOp: "a boolean expression",
+        ast.Compare: "a comparison",
+        ast.ListComp: "a comprehension",
+        ast.SetComp: "a comprehension",
+        ast.DictComp: "a comprehension",
+        ast.GeneratorExp: "a generator",
+        ast.Lambda: "a lambda",
+        ast.Slice: "a slice",
+        ast.Starred: "an unpacked argument",
+        ast.Yield: "a yield",
+        ast.YieldFrom: "a yield",
+    }.items()
+}
+OTHER: Final = Unknown("an expression")
+TOO_LARGE: Final = Unknown("a literal too large to keep")
+
+
+def unknown(node: ast.expr) -> Unknown:
+    """Return why the value of `node` is not known."""
+    return REASONS.get(type(node), OTHER)
+
+
+def constant(value: Any) -> Any:
+    """Return a written constant, unless it is too large to keep. `...` is not a value that a rule compares."""
+    if isinstance(value, str | bytes) and len(value) > LONGEST_TEXT:
+        return TOO_LARGE
+    return OTHER if value is ... else value
+
+
+def display(items: Sequence[Any]) -> Any:
+    """Return the tuple of `items`."""
+    return tuple(items) if len(items) <= MOST_ITEMS else TOO_LARGE
+
+
+def mapping(keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Return the dict of `keys` and `values`; Unknown when a key is no constant."""
+    if len(keys) > MOST_ITEMS:
+        return TOO_LARGE
+    if not all(isinstance(key, str | int | float | bytes | None) for key in keys):
+        return Unknown("a dict with keys that are not constants")
+    return dict(zip(keys, values, strict=True))
+
+
+def is_transparent(value: Any) -> bool:
+    """Tell whether a variable that holds `value` may be replaced by it: constants and displays, not names."""
+    return value is not None and not isinstance(value, Name | Unknown)
+
+
+def literal(node: ast.expr) -> Any:
+    """Return the number, text, tuple or dict that `node` writes down without using any name, else None."""
+    if isinstance(node, ast.Constant):
+        value = constant(node.value)
+        return None if isinstance(value, Unknown) else value
+    if isinstance(node, ast.UnaryOp):
+        return _known(unary(node.op, literal(node.operand)))
+    if isinstance(node, ast.BinOp):
+        return _literal_arithmetic(node)
+    if isinstance(node, ast.Tuple | ast.List):
+        return _literal_items(node.elts)
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        keys, values = _literal_items([key for key in node.keys if key is not None]), _literal_items(node.values)
+        return None if keys is None or values is None else _known(mapping(keys, values))
+    return None
+
+
+def _literal_arithmetic(node: ast.BinOp) -> Any:
+    chain = [node]
+    while isinstance(chain[-1].left, ast.BinOp):  # 1 + 1 + 1 + ... is long, not deep
+        chain.append(chain[-1].left)
+    value = literal(chain[-1].left)
+    for step in reversed(chain):
+        value = binary(step.op, value, literal(step.right))
+    return _known(value)
+
+
+def _literal_items(nodes: Sequence[ast.expr]) -> tuple[Any, ...] | None:
+    if len(nodes) > MOST_ITEMS:
+        return None
+    items = []
+    for node in nodes:
+        value = literal(node)
+        if value is None and not (isinstance(node, ast.Constant) and node.value is None):
+            return None
+        items.append(value)
+    return tuple(items)
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, Unknown) else value
+
+
+_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_GROWING: Final = (ast.Pow, ast.LShift)
+
+
+def binary(op: ast.operator, left: Any, right: Any) -> Any:
+    """Return the result of arithmetic on two known numbers, else Unknown."""
+    apply = _BINARY.get(type(op))
+    if apply is None or not _is_number(left) or not _is_number(right):
+        return REASONS[ast.BinOp]
+    if isinstance(op, _GROWING) and not (abs(left) <= 2**16 and 0 <= right <= _LARGEST_EXPONENT):
+        return REASONS[ast.BinOp]
+    try:
+        result = apply(left, right)
+    except (ArithmeticError, TypeError, ValueError):
+        return REASONS[ast.BinOp]
+    return result if not isinstance(result, complex) and abs(result) < _LARGEST_NUMBER else REASONS[ast.BinOp]
+
+
+def unary(op: ast.unaryop, operand: Any) -> Any:
+    """Return `-x`, `+x` of a known number or `not x` of a known bool, else Unknown."""
+    if isinstance(op, ast.Not) and isinstance(operand, bool):
+        return not operand
+    if isinstance(op, ast.USub) and _is_number(operand):
+        return -operand
+    return operand if isinstance(op, ast.UAdd) and _is_number(operand) else REASONS[ast.UnaryOp]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
+
+
+_SPECIAL_FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "nan": math.nan}
+
+
+def special_float(args: Mapping[int | str, Any]) -> float | None:
+    """Return the value of `float("-inf")` and its like, given the arguments of a call of `float`."""
+    text = args.get(0)
+    return _SPECIAL_FLOATS.get(text.strip().lower()) if isinstance(text, str) else None

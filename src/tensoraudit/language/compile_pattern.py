@@ -1,0 +1,163 @@
+"""From YAML to patterns: anchors, field tests, booleans and relations, with every fault placed and named.
+
+Faults are collected key by key, so that one bad key does not hide the next.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensoraudit.facts.store import on_side
+from tensoraudit.language import problems as wrong
+from tensoraudit.language.document import Items, Leaf, Table, Tree
+from tensoraudit.language.fields import argument, argument_keys, field_getter, field_question
+from tensoraudit.language.kleene import truth
+from tensoraudit.language.names import NamePattern, literal_name
+from tensoraudit.language.operators import compile_names, compile_test
+from tensoraudit.language.pattern import Condition, Pattern, Question
+from tensoraudit.language.problems import Problems, Wrong, nearest
+from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS, SEARCHES
+from tensoraudit.language.schema import ALSO_INDEXED, ANCHORS, ARGUMENT, ARGUMENTS, COMMON, SPARSE, FieldType
+
+_FIELD: Final = 0
+_LOOK: Final = 1
+_SEEK: Final = 2
+"""What a condition costs: a field, a look-up, a search."""
+
+
+@dataclass(slots=True)
+class PatternCompiler:
+    """Compiles the patterns of one rule. `bound` are the captures that nested patterns may use; `scan` allows an anchor
+    that no index finds; `odd` tells that the place being compiled stands under an odd number of negations."""
+
+    problems: Problems
+    scan: bool = False
+    bound: frozenset[str] = frozenset()
+    odd: bool = False
+    open_world: bool = False
+
+    def anchored(self, tree: Table) -> Pattern | None:
+        """Compile a top-level pattern, whose names bind captures for everything inside it."""
+        found = self.problems.guard(lambda: self._anchor(tree))
+        if found is None:
+            return None
+        kind, names = found
+        self.bound, self.open_world = self._captured(tree, kind, names), False
+        conditions = self.conditions(tree, kind, frozenset({kind, "message"}))
+        pattern = Pattern(kind, names, conditions, self._finder(tree, kind), self.open_world)
+        self.problems.guard(lambda: self._findable(tree, pattern))
+        return pattern
+
+    def nested(self, tree: Table, kind: str | None, own: frozenset[str]) -> Pattern:
+        """Compile a pattern inside a relation. Given `kind`, the name may be missing; `own` are the relation's keys."""
+        if kind is not None and kind not in tree.items:
+            return Pattern(kind, (), self.conditions(tree, kind, own))
+        kind, names = self._anchor(tree)
+        for name in names:
+            for capture in set(name.captures) - self.bound:
+                raise Wrong(tree.items[kind], f"'{{{capture}}}' captures nothing{nearest(capture, self.bound)}")
+        return Pattern(kind, names, self.conditions(tree, kind, own | {kind}))
+
+    # Anchors
+
+    def _anchor(self, tree: Table) -> tuple[str, tuple[NamePattern, ...]]:
+        found = [key for key in tree.items if key in ANCHORS]
+        # `value` is both a kind and a field; beside another anchor it is the field.
+        anchors = [key for key in found if not (key == "value" and any("value" in ANCHORS[other] for other in found))]
+        if not anchors:
+            word = next((str(key) for key in tree.items), "")
+            raise Wrong(tree, f"a pattern needs an anchor such as 'call' or 'node'{nearest(word, ANCHORS)}")
+        if len(anchors) > 1:
+            raise Wrong(tree.keys[anchors[1]], f"two anchors, '{anchors[0]}' and '{anchors[1]}'; a pattern has one")
+        return anchors[0], self._names(tree.items[anchors[0]], anchors[0])
+
+    def _names(self, tree: Tree, kind: str) -> tuple[NamePattern, ...]:
+        if kind == "operation":
+            return tuple(literal_name(word) for word in wrong.texts(tree, "an operation"))
+        names = compile_names(tree, f"the name of a {kind}")
+        if kind == "package":
+            names = tuple(literal_name(re.sub(r"[-_.]+", "-", n.text).lower()) if n.regex is None else n for n in names)
+        return names
+
+    def _captured(self, tree: Table, kind: str, names: tuple[NamePattern, ...]) -> frozenset[str]:
+        sets = {frozenset(name.captures) for name in names}
+        if len(sets) > 1:
+            self.problems.add(tree.items[kind], "all names of one anchor must hold the same captures")
+        return frozenset.intersection(*sets)
+
+    def _finder(self, tree: Table, kind: str) -> tuple[str, tuple[NamePattern, ...]] | None:
+        other = ALSO_INDEXED.get(kind)
+        value = tree.items.get(other)
+        if other is None or isinstance(value, Table) or value is None:
+            return None
+        try:
+            names = compile_names(value, other)
+        except Wrong:
+            return None  # the field's own test reports it
+        return None if any(name.loose for name in names) else (other, names)
+
+    def _findable(self, tree: Table, pattern: Pattern) -> None:
+        loose = any(name.loose for name in pattern.names)
+        if loose and pattern.finder is None and pattern.kind not in SPARSE and not self.scan:
+            raise Wrong(
+                tree.items[pattern.kind],
+                f"no literal part: this would try every {pattern.kind}; name it, or write 'scan: true' in the rule",
+            )
+
+    # Conditions
+
+    def conditions(self, tree: Table, kind: str, own: frozenset[str]) -> tuple[Condition, ...]:
+        """Compile every key of a mapping but `own`, the cheap ones first."""
+        found: list[Condition] = []
+        for key, value in tree.items.items():
+            if key not in own:
+                found += self.problems.guard(lambda key=key, value=value: self._key(tree, key, value, kind)) or ()  # type: ignore[misc]
+        return tuple(sorted(found, key=lambda condition: condition.cost))
+
+    def _key(self, tree: Table, key: Any, value: Tree, kind: str) -> list[Condition]:
+        types = {**ANCHORS[kind], **COMMON}
+        place = tree.keys[key]
+        if key in types:
+            return self._field(key, place, value, kind, types[key])
+        if key not in RELATIONS:
+            raise Wrong(place, f"a {kind} has no field '{key}'{nearest(str(key), [*types, *RELATIONS])}")
+        if kind not in KINDS_OF.get(key, ANCHORS):
+            raise Wrong(place, f"'{key}' is a relation of {' and '.join(KINDS_OF[key])}, not of a {kind}")
+        cost = _SEEK if key in SEARCHES else _LOOK
+        # A list of relations: each must hold. Booleans take their lists themselves.
+        parts = value.items if isinstance(value, Items) and key not in BOOLEANS else (value,)
+        return [Condition(key, part.line, part.column, RELATIONS[key](self, part, kind), cost) for part in parts]
+
+    def _field(self, key: str, place: Leaf, value: Tree, kind: str, type_: FieldType) -> list[Condition]:
+        if key == "side":
+            return [Condition(key, place.line, place.column, self._side(value, type_), _FIELD)]
+        if type_ is ARGUMENTS:
+            rows = wrong.table(value, "args")
+            return [self._argument(rows, name, row) for name, row in rows.items.items()]
+        get = field_getter(kind, key)
+        if type_.entries is None:
+            test = compile_test(value, type_)
+            return [Condition(key, place.line, place.column, field_question(get, test))]
+        rows = wrong.table(value, key)
+        return [
+            Condition(
+                f"{key}.{name}", row.line, row.column,
+                field_question(get, compile_test(Table({name: row}, rows.keys, row.line, row.column), type_)),
+            )
+            for name, row in rows.items.items()
+        ]  # fmt: skip
+
+    def _argument(self, rows: Table, name: Any, row: Tree) -> Condition:
+        if type(name) is not int and not re.fullmatch(r"\w+(\|\w+)*", str(name)):
+            raise Wrong(rows.keys[name], f"'{name}' names no argument; write a name, an index or both as '0|name'")
+        keys = argument_keys(str(name))
+        test = compile_test(row, ARGUMENT)
+        return Condition(
+            f"args.{name}", row.line, row.column, lambda fact, context: test(argument(fact, keys), context.store)
+        )
+
+    def _side(self, value: Tree, type_: FieldType) -> Question:
+        side = wrong.one_of(value, type_.words, "side")
+        return lambda fact, context: truth(on_side(fact, side))

@@ -1,0 +1,84 @@
+"""Reading the fields of facts: one value as a rule sees it. Knows nothing of YAML or of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tensoraudit.facts import ABSENT, ClassDef, Name, Unknown
+from tensoraudit.facts.graph_index import UNSURE
+from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
+from tensoraudit.language.operators import Test
+from tensoraudit.language.pattern import Question
+from tensoraudit.language.schema import ANCHORS, ARGUMENT, COMMON, DATA
+
+Getter = Callable[[Any, FactStore], Any]
+
+
+def field_getter(kind: str, field: str) -> Getter:
+    """Return what reads a field of a fact of this kind. Where None says that nothing is there it is read as ABSENT."""
+    if field == "path":
+        return lambda fact, store: site_of(fact).path or ABSENT
+    if field == "bases":
+        return lambda fact, store: store.bases(fact) if isinstance(fact, ClassDef) else ABSENT
+    if field in ("name", KEYS[kind]) and field not in ANCHORS[kind]:
+        return lambda fact, store: key_of(kind, fact)
+    types = {**COMMON, **ANCHORS[kind]}
+    if types.get(field) in (DATA, ARGUMENT):
+        return lambda fact, store: getattr(fact, field)
+
+    def read(fact: Any, store: FactStore) -> Any:
+        value = getattr(fact, field, ABSENT)
+        return ABSENT if value is None else value
+
+    return read
+
+
+def field_question(get: Getter, test: Test) -> Question:
+    """Return the question whether a field passes a value test."""
+    return lambda fact, context: test(get(fact, context.store), context.store)
+
+
+def known_fields(kind: str) -> frozenset[str]:
+    """Return the fields that a path or placeholder may begin with."""
+    return frozenset({*ANCHORS[kind], *COMMON, KEYS[kind], "name"})
+
+
+def path_getter(kind: str, path: str) -> Getter:
+    """Return what reads `field`, `field.key` or `field.0`. The first part must be a known field."""
+    first, *rest = path.split(".", 1)
+    if first == "args" and rest:
+        keys = argument_keys(rest[0])
+        return lambda fact, store: argument(fact, keys)
+    get = field_getter(kind, first)
+    if not rest:
+        return get
+    step = rest[0]
+    return lambda fact, store: _step(get(fact, store), step)
+
+
+def argument_keys(text: str) -> tuple[int | str, ...]:
+    """Split `0|f` into the keys under which an argument may stand, keywords first."""
+    parts = text.split("|")
+    return tuple(
+        sorted((int(part) if part.isdigit() else part for part in parts), key=lambda key: isinstance(key, int))
+    )
+
+
+def argument(fact: Any, keys: Iterable[int | str]) -> Any:
+    """Return an argument of a call: ABSENT when it is not passed, `UNSURE` when `*` or `**` may hold it."""
+    for key in keys:
+        if key in fact.args:
+            return fact.args[key]
+    return UNSURE if fact.splat else ABSENT
+
+
+def _step(value: Any, key: str) -> Any:
+    if isinstance(value, Unknown | Name):
+        return value
+    if isinstance(value, Mapping):
+        return value.get(key, value.get(int(key), ABSENT) if key.lstrip("-").isdigit() else ABSENT)
+    if isinstance(value, list | tuple) and key.lstrip("-").isdigit():
+        index = int(key)
+        return value[index] if -len(value) <= index < len(value) else ABSENT
+    return ABSENT

@@ -1,0 +1,94 @@
+"""A compiled pattern and how it is asked of one fact. Knows nothing of YAML or of how candidates are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensoraudit.facts import Fact
+from tensoraudit.facts.store import FactStore, key_of
+from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
+from tensoraudit.language.names import NamePattern
+
+
+@dataclass(slots=True)
+class Context:
+    """What a question may look at beside its fact: the store, what the anchor captured, and answers already known."""
+
+    store: FactStore
+    captures: Mapping[str, str] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict)
+
+
+Question = Callable[[Any, Context], Truth]
+"""Asked of a fact (of None in `when`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that must hold; `label` and the place are for people. `cost` puts look-ups after field tests."""
+
+    label: str
+    line: int
+    column: int
+    test: Question
+    cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A kind of fact, the names it may have (none: any name) and what must hold of it.
+
+    `finder` is a second field that finds facts when the names cannot, with its name patterns. `open_world` tells that
+    the absence of code takes part, which can never be certain.
+    """
+
+    kind: str
+    names: tuple[NamePattern, ...]
+    conditions: tuple[Condition, ...]
+    finder: tuple[str, tuple[NamePattern, ...]] | None = None
+    open_world: bool = False
+
+    @property
+    def captures(self) -> frozenset[str]:
+        """The names that its own names bind."""
+        return frozenset(capture for name in self.names for capture in name.captures)
+
+
+def ask(conditions: Iterable[Condition], fact: Any, context: Context) -> Truth:
+    """Return the least answer of the conditions, stopping at the first no."""
+    least = YES
+    for condition in conditions:
+        answer = condition.test(fact, context)
+        if answer is NO:
+            return NO
+        least = min(least, answer)
+    return least
+
+
+def ask_pattern(pattern: Pattern, fact: Fact, context: Context) -> Truth:
+    """Ask a pattern of a fact of its kind: its name first, then its conditions."""
+    named = name_answer(pattern, fact, context)
+    return named if named is NO else min(named, ask(pattern.conditions, fact, context))
+
+
+def name_answer(pattern: Pattern, fact: Fact, context: Context) -> Truth:
+    """Tell whether the fact's name is among the pattern's."""
+    if pattern.names:
+        key = key_of(pattern.kind, fact)
+        if not any(name.match(key) is not None for name in bound_names(pattern, context)):
+            return NO
+    return certainty_of_name(fact)
+
+
+def certainty_of_name(fact: Fact) -> Truth:
+    """Return unknown where a name has several bindings and only one of them is this one."""
+    return UNKNOWN if getattr(fact, "ambiguous", False) else YES
+
+
+def bound_names(pattern: Pattern, context: Context) -> tuple[NamePattern, ...]:
+    """Return the names with the anchor's captures put in."""
+    if not context.captures:
+        return pattern.names
+    return tuple(name.bind(context.captures) for name in pattern.names)

@@ -1,0 +1,99 @@
+"""Collecting all that is wrong in a rule, each with its place and the nearest right word. Knows nothing of rules."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tensoraudit.errors import RuleProblem
+from tensoraudit.language.document import Items, Leaf, Table, Tree, plain
+
+_T = TypeVar("_T")
+
+
+class Wrong(Exception):  # noqa: N818 - read as a word where it is raised
+    """One part of a rule cannot be compiled; the parts beside it still are, so that all faults show at once."""
+
+    def __init__(self, tree: Tree, text: str) -> None:
+        super().__init__(text)
+        self.tree, self.text = tree, text
+
+
+@dataclass(slots=True)
+class Problems:
+    """The faults of one file."""
+
+    path: str
+    found: list[RuleProblem] = field(default_factory=list)
+
+    def add(self, tree: Tree, text: str) -> None:
+        """Record a fault at the place of `tree`."""
+        self.found.append(RuleProblem(self.path, tree.line, tree.column, text))
+
+    def guard(self, build: Callable[[], _T]) -> _T | None:
+        """Return what `build` makes, or record why it cannot and return None."""
+        try:
+            return build()
+        except Wrong as wrong:
+            self.add(wrong.tree, wrong.text)
+            return None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the advice to append to a message about an unknown word."""
+    words = list(known)
+    close = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known are {', '.join(words)}" if len(words) <= 12 else ""
+
+
+def one_of(tree: Tree, known: Iterable[str], what: str) -> str:
+    """Return the text of `tree` if it is a known word."""
+    word, words = text(tree, what), list(known)
+    if word not in words:
+        raise Wrong(tree, f"'{word}' is no {what}{nearest(word, words)}")
+    return word
+
+
+def text(tree: Tree, what: str) -> str:
+    """Return a text. A number gets the advice to quote it, because an unquoted version loses its zeros."""
+    if isinstance(tree, Leaf) and isinstance(tree.value, str):
+        return tree.value
+    if isinstance(tree, Leaf) and isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
+        raise Wrong(tree, f"{what} is the number {tree.value} here; quote it to make it text")
+    raise Wrong(tree, f"{what} must be text, not {describe(tree)}")
+
+
+def texts(tree: Tree, what: str) -> tuple[str, ...]:
+    """Return a list of texts; one text alone is a list of one."""
+    if isinstance(tree, Items):
+        return tuple(text(item, what) for item in tree.items)
+    return (text(tree, what),)
+
+
+def boolean(tree: Tree, what: str) -> bool:
+    """Return true or false."""
+    if isinstance(tree, Leaf) and isinstance(tree.value, bool):
+        return tree.value
+    raise Wrong(tree, f"{what} must be true or false, not {describe(tree)}")
+
+
+def table(tree: Tree, what: str) -> Table:
+    """Return a mapping."""
+    if isinstance(tree, Table):
+        return tree
+    raise Wrong(tree, f"{what} must be a mapping, not {describe(tree)}")
+
+
+def describe(tree: Tree) -> str:
+    """Return what `tree` is, in words."""
+    match tree:
+        case Items():
+            return "a list"
+        case Table():
+            return "a mapping"
+        case _:
+            return repr(plain(tree)) if plain(tree) is not None else "nothing"

@@ -1,0 +1,94 @@
+"""A compiled rule: what it matches, what it says, how a probe decides. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tensoraudit.language.document import Table
+from tensoraudit.language.example import Example
+from tensoraudit.language.operators import Test
+from tensoraudit.language.pattern import Condition, Pattern
+from tensoraudit.language.templates import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the patterns of a rule, with the sentence that it says."""
+
+    pattern: Pattern
+    message: Template
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A test on the measurements of one metric. `subject` is a name pattern with placeholders; None: any subject."""
+
+    metric: str
+    value: Test | None
+    subject: Template | None
+    side: str | None
+    detail: Test | None
+    quantifier: Literal["any", "every"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Several tests, joined by all or any."""
+
+    join: Literal["all", "any"]
+    parts: tuple[Row | Rows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """How a probe decides: its name, its parameters (texts may hold placeholders), and what each outcome looks like."""
+
+    probe: str
+    parameters: Mapping[str, Any]
+    confirmed: Row | Rows
+    refuted: Row | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule. Texts are as written; `document` is its YAML with positions."""
+
+    id: str
+    title: str
+    severity: str
+    layer: str
+    certainty: str
+    alternatives: tuple[Alternative, ...]
+    when: tuple[Condition, ...]
+    why: str
+    remedy: str
+    examples: tuple[Example, ...]
+    path: str
+    line: int
+    document: Table
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    confirm: Confirm | None = None
+    versions: str = ""
+    fix: str | Mapping[str, Any] = ""
+    references: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    deprecated: bool = False
+    see_also: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
+    scan: bool = False
+
+    def concerns(self, source: str, target: str) -> bool:
+        """Tell whether the rule is asked in a migration between these frameworks; an empty name is any framework."""
+        from_here = not self.source or not source or source in self.source
+        return from_here and (not self.target or not target or target in self.target)
+
+    @property
+    def fix_text(self) -> str:
+        """The fix in words."""
+        if isinstance(self.fix, str):
+            return self.fix
+        verbs = [f"{verb.replace('-', ' ')}: {value}" for verb, value in self.fix.items() if verb != "safety"]
+        return f"{'; '.join(verbs)} ({self.fix['safety']})"

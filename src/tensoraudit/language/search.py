@@ -1,0 +1,234 @@
+"""`exists` and `absent`: is there another fact, and where. Knows nothing of YAML.
+
+Every place is reached by a look-up, and what does not depend on the anchor is asked once and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensoraudit.facts import ABSENT, Fact, Name, Node, Tensor, Unknown, Value
+from tensoraudit.facts.graph_index import model_file
+from tensoraudit.facts.store import ENVIRONMENT_KINDS, FactStore, on_side, side_of, site_of
+from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
+from tensoraudit.language.names import NamePattern
+from tensoraudit.language.pattern import Context, Pattern, ask, bound_names, certainty_of_name
+
+Getter = Callable[[Any, FactStore], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for and where.
+
+    `same` pairs a field of the other fact with one of the anchor; `order` is -1 for before and 1 for after; `side` is
+    the other fact's side, None for the anchor's own, "" for any.
+    """
+
+    pattern: Pattern
+    place: str
+    same: tuple[tuple[Getter, Getter], ...] = ()
+    order: int = 0
+    side: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    fact: Fact
+    answer: Truth
+
+
+def exists(search: Search, anchor: Fact | None, context: Context) -> Truth:
+    """Return the greatest answer over all other facts that the search can reach."""
+    best = NO
+    for hit in _hits(search, anchor, context):
+        if hit.fact is anchor or not _in_order(search.order, hit.fact, anchor):
+            continue
+        if hit.answer is YES:
+            return YES
+        best = UNKNOWN
+    if best is NO and search.pattern.kind in ENVIRONMENT_KINDS:
+        return NO if context.store.environment_read(_side(search, anchor)) else UNKNOWN
+    return best
+
+
+def _side(search: Search, anchor: Fact | None) -> str | None:
+    if search.side is not None:
+        return search.side or None
+    return side_of(anchor) if anchor is not None else None
+
+
+def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hit]:
+    """Return the facts that answer at least unknown, before order is looked at."""
+    place = _PLACES[search.place](anchor, context.store)
+    side = _side(search, anchor)
+    captured = bool(search.pattern.captures) and tuple(sorted(context.captures.items()))
+    key = (id(search), place.key, side, captured)
+    if key not in context.memo:
+        candidates = _candidates(search.pattern, place, side, context)
+        # With `same` or an order any hit may be the one; without, two are enough: one may be the anchor itself.
+        hits = list(_asked(search, candidates, context, None if search.same or search.order else 2))
+        context.memo[key] = _joined(search, hits, context.store) if search.same else hits
+    if search.same:
+        return _partners(search, context.memo[key], anchor, context.store)
+    found: list[_Hit] = context.memo[key]
+    return found
+
+
+def _asked(search: Search, candidates: Iterable[Fact], context: Context, enough: int | None) -> Iterator[_Hit]:
+    sure = 0
+    for fact in candidates:
+        answer = min(certainty_of_name(fact), ask(search.pattern.conditions, fact, context))
+        if answer is NO:
+            continue
+        yield _Hit(fact, answer)
+        sure += answer is YES
+        if sure == enough:
+            return
+
+
+def _candidates(pattern: Pattern, place: _Place, side: str | None, context: Context) -> Iterator[Fact]:
+    index = place.index(pattern.kind)
+    names = bound_names(pattern, context)
+    seen: set[int] = set()
+    for key in _matching_keys(names, index):
+        for fact in index[key]:
+            if on_side(fact, side) and place.holds(fact) and id(fact) not in seen:
+                seen.add(id(fact))
+                yield fact
+
+
+def _matching_keys(names: Sequence[NamePattern], index: Mapping[str, Any]) -> Iterator[str]:
+    for name in names:
+        if name.regex is None:
+            if name.text in index:
+                yield name.text
+        else:
+            yield from (key for key in index if name.match(key) is not None)
+
+
+def _in_order(order: int, other: Fact, anchor: Fact | None) -> bool:
+    if not order or anchor is None:
+        return True
+    ours, theirs = site_of(anchor), site_of(other)
+    if ours.path != theirs.path:
+        return False
+    if hasattr(anchor, "order") and hasattr(other, "order"):
+        return (other.order - anchor.order) * order > 0
+    return ((theirs.line or 0) - (ours.line or 0)) * order > 0
+
+
+# Partners that share the value of a field are found through a dictionary, or the work would be anchors times partners.
+
+
+def _joined(search: Search, hits: list[_Hit], store: FactStore) -> dict[Hashable, list[_Hit]]:
+    table: dict[Hashable, list[_Hit]] = {}
+    for hit in hits:
+        table.setdefault(_shared([theirs for theirs, _ in search.same], hit.fact, store), []).append(hit)
+    return table
+
+
+def _partners(search: Search, table: dict[Hashable, list[_Hit]], anchor: Any, store: FactStore) -> Iterator[_Hit]:
+    ours = _shared([own for _, own in search.same], anchor, store)
+    if ours is ABSENT:
+        return
+    if ours is None:
+        # What the anchor holds is not known, so that any partner may be the one.
+        yield from (_Hit(hit.fact, UNKNOWN) for key, hits in table.items() if key is not ABSENT for hit in hits)
+        return
+    yield from table.get(ours, ())
+    yield from (_Hit(hit.fact, UNKNOWN) for hit in table.get(None, ()))
+
+
+def _shared(getters: Sequence[Getter], fact: Any, store: FactStore) -> Hashable:
+    """Return the values to be compared: ABSENT when one is absent, None when one is not known."""
+    values = [_comparable(getter(fact, store)) for getter in getters]
+    if any(value is ABSENT for value in values):
+        return ABSENT
+    return None if any(isinstance(value, Unknown) for value in values) else tuple(values)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, Name):
+        return value.name
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+# Places
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where to look: an index of facts by name, what a fact must fulfil to be there, and a key that names the place."""
+
+    key: Hashable
+    index: Callable[[str], Mapping[str, list[Fact]]]
+    holds: Callable[[Fact], bool]
+
+
+def _anywhere(_: Fact) -> bool:
+    return True
+
+
+def _project(anchor: Fact | None, store: FactStore) -> _Place:
+    del anchor
+    return _Place("project", store.keyed, _anywhere)
+
+
+def _module(anchor: Fact | None, store: FactStore) -> _Place:
+    path = site_of(anchor).path if anchor is not None else None
+    return _Place(("module", path), lambda kind: store.in_file(kind, path), _anywhere)
+
+
+def _scope_of_kind(scope_kind: str) -> Callable[[Fact | None, FactStore], _Place]:
+    def place(anchor: Fact | None, store: FactStore) -> _Place:
+        module = _module(anchor, store)
+        if anchor is None:
+            return module
+        scope = store.innermost(anchor, scope_kind)
+        if scope is None:
+            # Code outside any function runs with the module; code outside any class has no class to look into.
+            return module if scope_kind == "function" else _Place("nowhere", lambda _: {}, _anywhere)
+        return _Place(
+            (scope_kind, scope.at.path, scope.id), module.index, lambda fact: scope in store.scopes_around(fact)
+        )
+
+    return place
+
+
+def _graph(anchor: Fact | None, store: FactStore) -> _Place:
+    key = _graph_key(anchor)
+    return _Place(key, store.keyed, lambda fact: _graph_key(fact) == key)
+
+
+def _graph_key(fact: Fact | None) -> Hashable:
+    return (side_of(fact), model_file(fact), fact.graph) if isinstance(fact, Node | Value) else None
+
+
+def _model(anchor: Fact | None, store: FactStore) -> _Place:
+    path = model_file(anchor) if anchor is not None else None
+    return _Place(("model", path), store.keyed, lambda fact: model_file(fact) == path)
+
+
+def _checkpoint(anchor: Fact | None, store: FactStore) -> _Place:
+    if not isinstance(anchor, Tensor):
+        return _Place("checkpoint", store.keyed, _anywhere)
+    files = store.files_beside(anchor)
+    return _Place(("checkpoint", files), store.keyed, lambda fact: not isinstance(fact, Tensor) or fact.file in files)
+
+
+_PLACES: Mapping[str, Callable[[Fact | None, FactStore], _Place]] = {
+    "project": _project,
+    "module": _module,
+    "function": _scope_of_kind("function"),
+    "class": _scope_of_kind("class"),
+    "graph": _graph,
+    "model": _model,
+    "checkpoint": _checkpoint,
+}

@@ -1,0 +1,160 @@
+"""The options of an audit: defaults, then `[tool.tensoraudit]` of pyproject.toml, then the command line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from tensoraudit.errors import ConfigError
+
+TARGETS = ("onnx",)
+DEVICES = ("cpu", "cuda", "all")
+FAIL_ON = ("critical", "high", "medium", "low", "never")
+ROUTES = ("torch_onnx_dynamo", "torch_onnx_torchscript")
+MEMORY_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything a user can set. Times are in seconds, memory in bytes (per worker)."""
+
+    target: tuple[str, ...] = ("onnx",)
+    inputs: tuple[str, ...] = ()
+    input: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    model: str | None = None
+    via: str | None = None
+    opset: int | None = None
+    device: str = "cpu"
+    tolerance: float | None = None
+    gradients: bool = False
+    seed: int = 0
+    trust: bool = False
+    timeout: float = 600.0
+    memory: int = 8 << 30
+    python: Mapping[str, str] = field(default_factory=dict)
+    report: tuple[str, ...] = ("console",)
+    fail_on: str = "high"
+    baseline: str | None = None
+    reproducer: str | None = None
+    ignore: tuple[Mapping[str, Any], ...] = ()
+    quiet: bool = False
+    color: bool = True
+    verbose: bool = False
+    root: Path = Path()
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    values = (value,) if isinstance(value, str) else tuple(value)
+    return tuple(str(each) for each in values)
+
+
+def _targets(value: Any) -> tuple[str, ...]:
+    names = tuple(name.strip() for each in _strings(value) for name in each.split(",") if name.strip())
+    for name in names:
+        _one_of("target", name, TARGETS)
+    if not names:
+        raise ConfigError("no target is named", where="target", remedy=f"Name one of {', '.join(TARGETS)}.")
+    return names
+
+
+def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        near = get_close_matches(str(value), allowed, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"{value!r} is not known", where=key, remedy=f"{hint}Use one of {', '.join(allowed)}.")
+    return str(value)
+
+
+def _positive(key: str, kind: type[float] | type[int]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            number = kind(0)
+        if isinstance(value, bool) or not 0 < number < float("inf"):
+            raise ConfigError(f"{value!r} is not a positive number", where=key, remedy="Give a number above 0.")
+        return number
+
+    return read
+
+
+def _whole(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{value!r} is not a whole number", where="seed", remedy="Write for example 0.") from None
+
+
+def parse_memory(value: Any) -> int:
+    """Bytes from a number of bytes or a text such as `8GiB`, `512M`. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
+    size = int(float(match[1]) * MEMORY_UNITS[match[2]]) if match else 0
+    if size < 64 << 20:
+        raise ConfigError(f"{value!r} is no usable amount of memory", where="memory", remedy="Write for example 8GiB.")
+    return size
+
+
+def parse_interpreters(value: Any) -> dict[str, str]:
+    """`FRAMEWORK=/path/to/python` pairs, or a mapping of the same. Raises ConfigError."""
+    if isinstance(value, Mapping):
+        return {str(name): str(path) for name, path in value.items()}
+    pairs = [each.partition("=") for each in _strings(value)]
+    for name, equals, path in pairs:
+        if not (name and equals and path):
+            raise ConfigError(
+                f"{name + equals + path!r} is not FRAMEWORK=PATH",
+                where="python",
+                remedy="Write pytorch=/path/to/python.",
+            )
+    return {name: path for name, _, path in pairs}
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "target": _targets,
+    "inputs": _strings,
+    "input": _strings,
+    "code": _strings,
+    "report": _strings,
+    "via": lambda value: _one_of("via", value, ROUTES),
+    "opset": _positive("opset", int),
+    "device": lambda value: _one_of("device", value, DEVICES),
+    "tolerance": _positive("tolerance", float),
+    "timeout": _positive("timeout", float),
+    "memory": parse_memory,
+    "python": parse_interpreters,
+    "fail_on": lambda value: _one_of("fail-on", value, FAIL_ON),
+    "ignore": tuple,
+    "seed": _whole,
+}
+
+
+def read_pyproject(folder: Path) -> dict[str, Any]:
+    """The keys of `[tool.tensoraudit]` in the nearest pyproject.toml at or above `folder`. Raises ConfigError."""
+    path = next((p for f in (folder, *folder.parents) if (p := f / "pyproject.toml").is_file()), None)
+    if path is None:
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("tensoraudit", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(str(error), where=str(path), remedy="Correct the file.") from None
+    return {key.replace("-", "_"): value for key, value in table.items()}
+
+
+def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Options:
+    """Options from what was `given` (None means not given) over pyproject.toml over the defaults. Raises ConfigError."""
+    folder = folder or Path.cwd()
+    known = {each.name for each in fields(Options)}
+    merged = {**read_pyproject(folder), **{key: value for key, value in given.items() if value is not None}}
+    for key in merged:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(sorted(known))}."
+            raise ConfigError(f"there is no option {key!r}", where="options", remedy=hint)
+    values = {key: READERS[key](value) if key in READERS else value for key, value in merged.items()}
+    return replace(Options(root=folder), **values)

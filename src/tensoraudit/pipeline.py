@@ -1,0 +1,80 @@
+"""The whole program: each command is a tuple of steps over one `Audit`. Knows the order of steps, not how any works.
+
+Rules are matched once, after the standard probes have run: the graphs that conversions write are facts too, and rules
+anchored at measurements see the same store. A static finding is then settled by the measurements of its `confirm`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tensoraudit.audit.conclude import conclude, match_and_settle
+from tensoraudit.audit.convert import convert
+from tensoraudit.audit.execute import run_candidates, run_reference
+from tensoraudit.audit.judge import judge
+from tensoraudit.audit.localise import localise
+from tensoraudit.audit.observe import collect_facts
+from tensoraudit.audit.prepare import (
+    choose_samples,
+    describe_reference,
+    identify_artifacts,
+    identify_sources,
+    start_workers,
+)
+from tensoraudit.audit.state import Audit, Progress
+from tensoraudit.findings.result import Result
+from tensoraudit.options import Options
+from tensoraudit.probes.limits import Limits
+from tensoraudit.probes.pool import Pool
+
+Step = Callable[[Audit], Audit]
+
+SCAN: tuple[Step, ...] = (
+    identify_artifacts,
+    start_workers,
+    describe_reference,
+    collect_facts,
+    choose_samples,
+    run_reference,
+    convert,
+    run_candidates,
+    judge,
+    localise,
+    match_and_settle,
+    conclude,
+)
+COMPARE: tuple[Step, ...] = SCAN
+"""The same road: `convert` takes the given candidate instead of making one."""
+
+LINT: tuple[Step, ...] = (identify_sources, collect_facts, match_and_settle, conclude)
+
+
+def run(steps: tuple[Step, ...], audit: Audit) -> Result:
+    """Take an audit through its steps. Workers live inside this call and are gone after it, whatever happens.
+
+    Raises UserError for what is the user's to mend, InternalError for what is ours.
+    """
+    limits = Limits(timeout=audit.options.timeout, memory=audit.options.memory)
+    with Pool(limits=limits, interpreters=dict(audit.options.python)) as pool:
+        return run_steps(steps, audit.add(pool=pool))
+
+
+def run_steps(steps: tuple[Step, ...], audit: Audit) -> Result:
+    """The steps alone, for an audit that already has what it needs."""
+    for step in steps:
+        started = time.perf_counter()
+        audit = step(audit)
+        audit = audit.add(timings={step.__name__: time.perf_counter() - started})
+    assert audit.result is not None
+    return audit.result
+
+
+def source_audit(options: Options) -> Audit:
+    """An audit of the source files in `options.code`, without workers."""
+    return Audit(options=options, progress=lambda text: None, spec=" ".join(options.code))
+
+
+def new_audit(options: Options, spec: str, against: str = "", progress: Progress = lambda text: None) -> Audit:
+    """An audit that knows only what the user typed."""
+    return Audit(options=options, progress=progress, spec=spec, against=against)

@@ -1,0 +1,62 @@
+"""Pair the arrays of a sample with the inputs of a model: by name, then by position when that leaves no choice.
+
+Works on names only; it must not know arrays or sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tensoraudit.probes.onnxruntime.tensors import MismatchError
+
+
+class Pairing(NamedTuple):
+    """Which argument feeds which input, which arrays the model does not take, and which scalars it has built in.
+
+    `by_position` names the inputs that were paired without a common name.
+    """
+
+    arguments: dict[str, str]
+    by_position: list[str]
+    unused: list[str]
+    built_in: list[str]
+
+
+def pair(inputs: Sequence[str], sample: dict[str, Any]) -> Pairing:
+    """Pair input names with the arguments of a sample.
+
+    Raises MismatchError when an input gets nothing or the choice is open.
+
+    An argument given as None is absent. A Python scalar that is no input was written into the graph as a constant.
+    """
+    given = {name: value for name, value in sample.items() if not _is_none(value)}
+    arguments = {name: name for name in inputs if name in given}
+    open_inputs = [name for name in inputs if name not in arguments]
+    left = [name for name in given if name not in arguments]
+    arrays = [name for name in left if "file" in given[name]]
+    candidates = arrays if len(arrays) == len(open_inputs) else left
+    if not open_inputs:
+        candidates = []
+    elif len(candidates) != len(open_inputs):
+        raise MismatchError(
+            f"the model's inputs {_names(open_inputs)} are not in the sample, "
+            f"which has {_names(list(given))}; name the arrays after the model's inputs"
+        )
+    for index, name in enumerate(open_inputs):
+        arguments[name] = candidates[index]
+    rest = [name for name in left if name not in candidates]
+    return Pairing(
+        {name: arguments[name] for name in inputs},
+        open_inputs,
+        [name for name in rest if name in arrays],
+        [name for name in rest if name not in arrays],
+    )
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, dict) and "file" not in value and value.get("value") is None
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"

@@ -1,0 +1,131 @@
+"""Record every operator of one eager run: what it was, in which module, on which of the user's lines, what came out.
+
+Knows how to listen, not what to keep: `keep` is asked for every event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from tensoraudit.probes.pytorch.arguments import flatten
+from tensoraudit.probes.pytorch.modes import EagerMode
+from tensoraudit.probes.pytorch.tensors import dtype_name
+from tensoraudit.routes.source import Place, frame_place, stack_place
+
+Event = dict[str, Any]
+Keep = Callable[[Event, torch.Tensor], "dict[str, Any] | None"]
+"""Gets the event and one of its outputs; returns the reference of the saved tensor, or None."""
+
+_QUIET = frozenset({"aten._assert_tensor_metadata.default", "aten.detach.default", "aten.lift_fresh.default"})
+"""Operators without a result of their own: they would only make two traces harder to align."""
+
+
+class Recorder(EagerMode):
+    """Collect events.
+
+    An event is {"index", "key", "op", "module", "call", "source", "outputs"}: `call` counts the calls of the module from
+    0, `key` (module, call, operator, how many of these before it in that call) stays the same in a trace of the same
+    model in another precision, where casts may come and go. When a module ends, an event {"op": "module"} with its
+    outputs follows. `outputs` has an entry per result: {"dtype", "shape"} and, if kept, the reference's fields; None for
+    what is no tensor.
+    """
+
+    def __init__(self, keep: Keep) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self._keep = keep
+        self._stack: list[tuple[str, int]] = [("", 0)]
+        self._calls: Counter[str] = Counter()
+        self._seen: Counter[str] = Counter()
+        self._node: Any = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if str(func) not in _QUIET:
+            self._add(str(func), result if isinstance(result, (list, tuple)) else [result], self._source())
+        return result
+
+    def _add(self, op: str, results: Any, source: Place | None) -> None:
+        module, call = self._place()
+        prefix = f"{module}#{call}:{op}"
+        event: Event = {
+            "index": len(self.events),
+            "key": f"{prefix}:{self._seen[prefix]}",
+            "op": op,
+            "module": module,
+            "call": call,
+            "source": source,
+        }
+        self._seen[prefix] += 1
+        event["outputs"] = [self._output(event, each) for each in results]
+        self.events.append(event)
+
+    def _output(self, event: Event, value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        return {"dtype": dtype_name(value.dtype), "shape": list(value.shape), **(self._keep(event, value) or {})}
+
+    def _source(self) -> Place | None:
+        if self._node is not None:
+            return stack_place(self._node.meta.get("stack_trace"))
+        return frame_place()
+
+    def _place(self) -> tuple[str, int]:
+        return self._stack[-1] if self._node is None else _node_module(self._node)
+
+    def watch(self, module: torch.nn.Module) -> None:
+        """Follow the calls of all submodules. A script takes no hooks: its operators count to the module around it."""
+        for path, inner in module.named_modules():
+            if not isinstance(inner, torch.jit.ScriptModule):
+                inner.register_forward_pre_hook(self._enter(path))
+                inner.register_forward_hook(self._leave(path))
+
+    def _enter(self, path: str) -> Callable[..., None]:
+        def hook(module: Any, args: Any) -> None:
+            self._stack.append((path, self._calls[path]))
+            self._calls[path] += 1
+
+        return hook
+
+    def _leave(self, path: str) -> Callable[..., None]:
+        def hook(module: Any, args: Any, output: Any) -> None:
+            tensors = [leaf for _, leaf in flatten(output, "") if isinstance(leaf, torch.Tensor)]
+            self._add("module", tensors, None)
+            self._stack.pop()
+
+        return hook
+
+    def interpret(self, graph: torch.fx.GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Run an ExportedProgram's module node by node: its nodes know the modules and lines that they came from."""
+        recorder = self
+
+        class Walker(torch.fx.Interpreter):  # type: ignore[misc]
+            def run_node(self, n: Any) -> Any:
+                recorder._node = n
+                try:
+                    return super().run_node(n)
+                finally:
+                    recorder._node = None
+
+        leaves, _ = torch.utils._pytree.tree_flatten((tuple(args), dict(kwargs)))
+        Walker(graph).run(*leaves, enable_io_processing=False)
+
+
+_SELF = re.compile(r"^L\['(?:self|fn|args\[0\])'\]\.?|\._modules\['([^']+)'\]")
+_CALL = re.compile(r"^(?P<path>.*?)(?:@(?P<call>\d+))?$")
+
+
+def _node_module(node: Any) -> tuple[str, int]:
+    """The module path of an exported node and which of its calls it was (`encoder@1` is the second)."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return "", 0
+    path = _SELF.sub(lambda found: f".{found[1]}" if found[1] else "", str(stack[-1][0])).lstrip(".")
+    found = _CALL.match(path)
+    assert found is not None
+    return found["path"], int(found["call"] or 0)

@@ -1,0 +1,625 @@
+"""What facts a piece of Python gives: callees, arguments, blocks, references, operations."""
+
+import math
+from textwrap import dedent
+
+import pytest
+
+from tensoraudit.extract.python_source import read_python_text
+from tensoraudit.facts import Call, ClassDef, Import, Name, Operation, Reference, Scope, Unknown
+
+
+def facts(text, kind, **options):
+    read = read_python_text(dedent(text), **options)
+    assert not read.skipped
+    return [fact for fact in read.facts if isinstance(fact, kind)]
+
+
+def calls(text):
+    """Every call as (callee, ambiguous), in order."""
+    return [(call.callee, call.ambiguous) for call in facts(text, Call)]
+
+
+def last_call(text):
+    return facts(text, Call)[-1]
+
+
+def callee(text):
+    """The callee of the last call, which must be the only candidate."""
+    call = last_call(text)
+    assert not call.ambiguous
+    return call.callee
+
+
+# imports
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\ntorch.load(f)", "torch.load"),
+        ("import torch as th\nth.load(f)", "torch.load"),
+        ("import torch.nn.functional as F\nF.gelu(x)", "torch.nn.functional.gelu"),
+        ("import torch.nn.functional\ntorch.nn.functional.gelu(x)", "torch.nn.functional.gelu"),
+        ("from torch import nn as n\nn.Linear(1, 2)", "torch.nn.Linear"),
+        ("from torch import load as restore\nrestore(f)", "torch.load"),
+        ("import numpy as np, torch\nnp.random.rand(3)", "numpy.random.rand"),
+        ("import torch\nload = torch.load\nload(f)", "torch.load"),
+        ("import torch\ndef f():\n    torch.load(f)", "torch.load"),
+        ("def f():\n    import torch as t\n    t.load(f)", "torch.load"),
+        ("def f():\n    t.load(g)\nimport torch as t", "torch.load"),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\ntorch.load(f)", "torch.load"),
+        ("int(x)", "int"),
+        ("f(x)", "?.__call__"),
+        ("x.half()", "?.half"),
+    ],
+)
+def test_a_callee_is_resolved_through_imports(text, expected):
+    assert callee(text) == expected
+
+
+def test_a_relative_import_is_absolute_inside_its_package(tmp_path):
+    from tensoraudit.extract.python_source import read_python
+
+    package = tmp_path / "pkg" / "models"
+    package.mkdir(parents=True)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (package / "__init__.py").write_text("from .net import Net\nNet()\n")
+    (package / "net.py").write_text(
+        "from ..layers import Block\nfrom . import tools\nBlock()\ntools.run()\nclass Net: pass\nNet()\n"
+    )
+    found = read_python([tmp_path], root=tmp_path).facts
+    by_file = {}
+    for fact in found:
+        if isinstance(fact, Call):
+            by_file.setdefault(fact.at.path, []).append(fact.callee)
+    assert by_file == {
+        "pkg/models/__init__.py": ["pkg.models.net.Net"],
+        "pkg/models/net.py": ["pkg.layers.Block", "pkg.models.tools.run", "pkg.models.net.Net"],
+    }
+
+
+def test_a_relative_import_without_a_package_keeps_its_dots():
+    assert [fact.module for fact in facts("from ..layers import Block", Import)] == ["..layers"]
+
+
+def test_a_star_import_makes_a_candidate_that_is_not_sure():
+    text = "from torch.nn.functional import *\nfrom helpers import *\nrelu(x)\nlen(x)"
+    assert calls(text) == [("torch.nn.functional.relu", True), ("helpers.relu", True), ("len", False)]
+
+
+def test_a_name_bound_before_the_star_is_itself():
+    assert callee("from torch import relu\nfrom helpers import *\nrelu(x)") == "torch.relu"
+
+
+def test_imports_name_their_module_and_what_they_bind():
+    found = facts("import torch.nn\nimport torch as t\nfrom onnx import helper as h, load\nfrom torch import *", Import)
+    assert [(fact.module, fact.names) for fact in found] == [
+        ("torch.nn", ("torch",)),
+        ("torch", ("t",)),
+        ("onnx", ("h", "load")),
+        ("torch", ("*",)),
+    ]
+
+
+def test_a_from_import_reads_the_name():
+    assert [fact.name for fact in facts("from numpy import bool as b", Reference)] == ["numpy.bool"]
+
+
+# several meanings
+
+
+def test_two_imports_of_one_name_are_both_candidates():
+    text = """
+        try:
+            from torch.amp import autocast
+        except ImportError:
+            from torch.cuda.amp import autocast
+        autocast("cuda")
+    """
+    assert calls(text) == [("torch.amp.autocast", True), ("torch.cuda.amp.autocast", True)]
+
+
+def test_candidates_share_order_and_place():
+    first, second = facts("import a, b\nif x:\n    f = a.f\nelse:\n    f = b.f\nf(1)", Call)
+    assert (first.order, first.at, first.scope) == (second.order, second.at, second.scope)
+
+
+def test_an_assignment_replaces_what_the_name_was():
+    text = "import torch\nx = torch.optim.Adam(p)\nx = torch.optim.SGD(p)\nx.step()"
+    assert callee(text) == "torch.optim.SGD().step"
+
+
+def test_a_branch_adds_to_what_the_name_was():
+    text = "import torch\nx = torch.optim.Adam(p)\nif fast:\n    x = torch.optim.SGD(p)\nx.step()"
+    assert calls(text)[-2:] == [("torch.optim.SGD().step", True), ("torch.optim.Adam().step", True)]
+
+
+def test_a_branch_that_returns_does_not_count_afterwards():
+    text = """
+        import torch
+        def f(x):
+            o = torch.optim.Adam(x)
+            if x:
+                o = None
+                return o
+            o.step()
+    """
+    assert callee(text) == "torch.optim.Adam().step"
+
+
+def test_a_loop_may_have_run_before():
+    text = """
+        import torch
+        def f(p):
+            o = torch.optim.Adam(p)
+            for _ in p:
+                o.step()
+                o = torch.optim.SGD(p)
+    """
+    assert [name for name, _ in calls(text)][1:3] == ["torch.optim.Adam().step", "torch.optim.SGD().step"]
+
+
+def test_a_name_of_the_module_has_all_its_bindings_inside_a_function():
+    text = "import a, b\nf = a.f\ndef g():\n    f()\nf = b.f"
+    assert calls(text) == [("a.f", True), ("b.f", True)]
+
+
+def test_none_is_no_candidate():
+    text = "import torch\nopt = None\ndef f():\n    opt.step()\nopt = torch.optim.Adam(p)"
+    assert calls(text)[0] == ("torch.optim.Adam().step", False)
+
+
+def test_too_many_candidates_are_not_known():
+    branches = "\n".join(f"if a: f = m{n}.f" for n in range(6))
+    imports = ", ".join(f"m{n}" for n in range(6))
+    assert callee(f"import {imports}\n{branches}\ndef g():\n    f()") == "?.__call__"
+
+
+def test_a_local_name_hides_the_import():
+    assert callee("import torch\ndef f(torch):\n    torch.load(1)") == "?.load"
+
+
+def test_a_comprehension_variable_hides_only_inside():
+    assert [name for name, _ in calls("import torch\n[torch.f() for torch in x]\ntorch.f()")] == ["?.f", "torch.f"]
+
+
+def test_a_lambda_parameter_hides_only_inside():
+    assert [name for name, _ in calls("import torch\ng = lambda torch: torch.f()\ntorch.f()")] == ["?.f", "torch.f"]
+
+
+def test_global_reaches_the_module():
+    make = "def make():\n    global opt\n    opt = torch.optim.Adam(p)\n"
+    text = f"import torch\nopt = None\n{make}def run():\n    opt.step()"
+    assert callee(text) == "torch.optim.Adam().step"
+
+
+# instances and attributes
+
+NET = """
+    import torch
+    from torch import nn, Tensor
+    import torch.nn.functional as F
+    class Net(nn.Module):
+        def __init__(self, block):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3)
+            self.drop = nn.Dropout(0.1) if block else nn.Identity()
+            self.block = block
+            self.lstm = nn.LSTM(3, 3)
+            self.n = 0
+        def forward(self, x, y: Tensor, z: "torch.Tensor | None" = None):
+            {body}
+        def helper(self, x):
+            return F.relu(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x.item()", "?.item"),
+        ("y.item()", "torch.Tensor().item"),
+        ("self.conv(x)", "torch.nn.Conv2d().__call__"),
+        ("self.conv.forward(x)", "torch.nn.Conv2d().forward"),
+        ("self.block(x)", "self.block"),
+        ("self.helper(x)", "self.helper"),
+        ("self.helper(x).item()", "torch.Tensor().item"),
+        ("self.conv(x).item()", "torch.Tensor().item"),
+        ("F.relu(x).view(-1).item()", "torch.Tensor().item"),
+        ("h = self.conv(x)\n            h = h[0] + 1\n            h.item()", "torch.Tensor().item"),
+        ("(y > 0).any().item()", "torch.Tensor().item"),
+        ("y.shape.numel()", "torch.Tensor().shape.numel"),
+        ("x.data.add_(1)", "?.data.add_"),
+        ("self.lstm(x)[0].item()", "?.item"),
+        ("self.eval()", "self.eval"),
+        ("self.conv.half()", "torch.nn.Module().half"),
+        ("super().train(True)", "torch.nn.Module().train"),
+        ("torch.max(x, 0).values.item()", "torch.max().values.item"),
+    ],
+)
+def test_the_receiver_of_a_method(body, expected):
+    assert facts(NET.format(body=body), Call)[-2].callee == expected
+
+
+def test_an_attribute_set_in_two_ways_has_two_candidates():
+    names = [call.callee for call in facts(NET.format(body="self.drop(x)"), Call) if call.ambiguous]
+    assert names == ["torch.nn.Dropout().__call__", "torch.nn.Identity().__call__"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("net = Net(1)\nnet.half()", "torch.nn.Module().half"),
+        ("net = Net(1).eval()\nnet.half()", "torch.nn.Module().half"),
+        ("net = Net(1)\nnet(x)", "Net().__call__"),
+        ("net = Net(1)\nnet.helper(x)", "Net().helper"),
+        ("net = Net(1)\nnet.conv(x)", "torch.nn.Conv2d().__call__"),
+        ("net = nn.Sequential(a, b).cuda()\nnet.half()", "torch.nn.Module().half"),
+        ("opt = torch.optim.Adam(p)\nopt.step()", "torch.optim.Adam().step"),
+        ("def make():\n    return torch.optim.Adam(p)\nmake().step()", "torch.optim.Adam().step"),
+        ("def make() -> nn.Module: ...\nmake().half()", "torch.nn.Module().half"),
+        ("def make(a):\n    return a\nmake(1).half()", "?.half"),
+        ("def f(x):\n    return f(x)\nf(1).half()", "?.half"),
+        ("with torch.no_grad() as g:\n    g.close()", "torch.no_grad().close"),
+        ("model = torch.load(f)['model']\nmodel.half()", "?.half"),
+        ("model: nn.Module = make()\nmodel.half()", "torch.nn.Module().half"),
+        ("[].append(1)", "list().append"),
+        ("if (m := torch.optim.Adam(p)):\n    m.step()", "torch.optim.Adam().step"),
+        ("a, b = torch.optim.Adam(p), torch.optim.SGD(p)\nb.step()", "torch.optim.SGD().step"),
+        ("a, b = make()\nb.step()", "?.step"),
+    ],
+)
+def test_the_type_of_a_variable(text, expected):
+    # `?.__call__` etc. of the class body come first; the text under test is last
+    assert last_call(dedent(NET.format(body="pass")) + text).callee == expected
+
+
+def test_a_class_names_its_known_ancestors():
+    text = """
+        from torch import nn
+        from typing import Generic
+        class A(nn.Module):
+            def forward(self, x): ...
+        class B(A, Generic[T]):
+            class Inner: ...
+    """
+    found = {fact.name: (fact.bases, fact.methods) for fact in facts(text, ClassDef)}
+    assert found == {
+        "A": (("torch.nn.Module",), ("forward",)),
+        "B": (("A", "typing.Generic", "torch.nn.Module"), ()),
+        "B.Inner": ((), ()),
+    }
+
+
+def test_a_class_that_derives_from_itself_ends():
+    assert [fact.bases for fact in facts("class A(A): ...", ClassDef)] == [("A",)]
+
+
+def test_class_and_scope_share_an_id():
+    text = "class A:\n    def f(self): ..."
+    (definition,) = facts(text, ClassDef)
+    scopes = {scope.id: scope for scope in facts(text, Scope)}
+    assert (scopes[definition.scope].kind, scopes[definition.scope].name) == ("class", "A")
+
+
+def test_scopes_nest_and_name_decorators():
+    text = """
+        import torch
+        from functools import wraps
+        @torch.no_grad()
+        @wraps
+        def f():
+            def g(): ...
+        class C:
+            @staticmethod
+            async def h(): ...
+    """
+    found = facts(text, Scope)
+    names = {scope.id: scope.name for scope in found}
+    assert [(s.kind, s.name, names.get(s.parent), s.decorators) for s in found] == [
+        ("module", "", None, ()),
+        ("function", "f", "", ("torch.no_grad", "functools.wraps")),
+        ("function", "f.g", "f", ()),
+        ("class", "C", "", ()),
+        ("function", "C.h", "C", ("staticmethod",)),
+    ]
+
+
+def test_scopes_of_two_files_and_two_sides_never_meet():
+    ids = {
+        scope.id
+        for path in ("a.py", "b.py")
+        for side in ("source", "target")
+        for scope in facts("def f(): ...", Scope, path=path, side=side)
+    }
+    assert len(ids) == 8
+    assert max(ids) < 2**53
+
+
+# arguments
+
+
+def args(text):
+    return dict(last_call(text).args)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("3", 3),
+        ("-1", -1),
+        ("True", True),
+        ("None", None),
+        ("'a'", "a"),
+        ("1e-5", 1e-5),
+        ("[1, (2, 3)]", (1, (2, 3))),
+        ("{'x': {0: 'batch'}}", {"x": {0: "batch"}}),
+        ("2 * 1024**3", 2147483648),
+        ("1 << 20", 1048576),
+        ("float('-inf')", -math.inf),
+        ("dict(a=1)", {"a": 1}),
+        ("N", 17),
+        ("[N, 1]", (17, 1)),
+        ("torch.float16", Name("torch.float16")),
+        ("th.float16", Name("torch.float16")),
+        ("x", Name("x")),
+        ("x.y", Name("x.y")),
+        ("x.shape[0]", Name("x.shape[]")),
+        ("torch.arange(3)", Name("torch.arange()")),
+        ("torch.randn(3)", Name("torch.randn()")),
+        ("x.sum()", Name("x.sum()")),
+        ("D['opset']", 16),
+        ("D['none']", Unknown("an item")),
+        ("f'{x}'", Unknown("an f-string")),
+        ("a if b else c", Unknown("a conditional expression")),
+        ("x + 1", Unknown("arithmetic")),
+        ("9 ** 9 ** 9 ** 9", Unknown("arithmetic")),
+        ("1 // 0", Unknown("arithmetic")),
+        ("{x: 1}", Unknown("a dict with keys that are not constants")),
+        ("[*x]", Unknown("an unpacked display")),
+        ("...", Unknown("an expression")),
+    ],
+)
+def test_the_value_of_an_argument(written, expected):
+    text = f"import torch, torch as th\nN = 17\nD = {{'opset': 16}}\nf(g={written})"
+    value = args(text)["g"]
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_positional_arguments_stand_under_index_and_name():
+    assert args("import torch\ntorch.load('a.pt', 'cpu')") == {0: "a.pt", 1: "cpu", "f": "a.pt", "map_location": "cpu"}
+
+
+def test_a_keyword_stands_under_its_name_only():
+    assert args("import torch\ntorch.load(f='a.pt')") == {"f": "a.pt"}
+
+
+def test_the_receiver_is_an_argument():
+    assert args("import torch\nmodel = torch.load(f)\nmodel.half()") == {"self": Name("model")}
+    assert args("m.a.half()") == {"self": Name("m.a")}
+    assert args("class A:\n    def f(self):\n        self.g(1)") == {0: 1, "self": Name("self")}
+    assert args("f(1)") == {0: 1, "self": Name("f")}
+    assert args("import torch\ntorch.load()") == {}
+
+
+def test_tensor_methods_are_bound_whatever_the_receiver():
+    assert args("x.index_put_((i,), v, True)")["accumulate"] is True
+
+
+def test_what_is_unpacked_into_a_call_makes_a_missing_argument_unknown():
+    assert last_call("f(*a, 2)").splat
+    assert 0 not in args("f(*a, 2)")
+    assert last_call("f(**a)").splat
+
+
+def test_a_written_dict_can_be_unpacked():
+    call = last_call("import torch\no = {'weights_only': True}\ntorch.load(f, **o)")
+    assert (call.splat, call.args["weights_only"]) == (False, True)
+
+
+@pytest.mark.parametrize("change", ["o['b'] = 1", "o.update(b=1)", "o |= p"])
+def test_a_dict_that_changes_is_not_known(change):
+    assert last_call(f"def g():\n    o = {{'a': True}}\n    {change}\n    f(**o)").splat
+    assert last_call(f"o = {{'a': True}}\n{change}\nf(**o)").splat
+    assert last_call(f"o = {{'a': True}}\n{change}\ndef g():\n    f(**o)").splat
+
+
+def test_a_constant_assigned_twice_is_not_known_in_a_function():
+    assert args("N = 1\nN = 2\ndef g():\n    f(N)")[0] == Name("N")
+    assert args("N = 1\nN = 2\nf(N)")[0] == 2
+
+
+def test_a_huge_literal_is_not_kept():
+    assert args(f"f({list(range(2000))})")[0] == Unknown("a literal too large to keep")
+    assert args(f"f('{'a' * 20_000}')")[0] == Unknown("a literal too large to keep")
+
+
+def test_assigned_names_the_target():
+    found = facts("import a\nx = a.f()\nself.y = a.g()\nwith a.h() as z: ...\np, q = a.i(), a.j()\na.k()", Call)
+    assert [(c.callee[2:], c.assigned) for c in found] == [
+        ("f", "x"), ("g", "self.y"), ("h", "z"), ("i", "p"), ("j", "q"), ("k", None),
+    ]  # fmt: skip
+
+
+# blocks and order
+
+
+def blocks(text):
+    return [(b.kind, b.names, b.text) for b in last_call(text).blocks]
+
+
+def test_blocks_stand_outermost_first():
+    text = """
+        import torch
+        with torch.no_grad(), open(p) as f:
+            for x in data:
+                if x.ok and flag:
+                    g()
+    """
+    assert blocks(text) == [
+        ("with", ("torch.no_grad",), "torch.no_grad()"),
+        ("with", ("open",), "open(p)"),
+        ("loop", ("data",), "data"),
+        ("if", ("x.ok", "flag"), "x.ok and flag"),
+    ]
+
+
+def test_the_else_of_an_if_says_so():
+    text = (
+        "class A:\n  def f(self):\n    if self.training:\n        a()\n    elif b:\n        c()\n    else:\n        g()"
+    )
+    assert blocks(text) == [("if", ("self.training", "b"), "not (self.training) and not (b)")]
+
+
+def test_conditional_expressions_and_comprehensions_are_blocks():
+    assert blocks("x = g() if a else 1") == [("if", ("a",), "a")]
+    assert blocks("x = 1 if a else g()") == [("if", ("a",), "not (a)")]
+    assert blocks("[g() for x in y if x.z]") == [("loop", ("y",), "y"), ("if", ("x.z",), "x.z")]
+
+
+def test_try_and_its_handlers_are_blocks():
+    assert blocks("try:\n    g()\nexcept E: ...") == [("try", (), "try")]
+    assert blocks("try: ...\nexcept E:\n    g()") == [("try", ("E",), "except E")]
+
+
+def test_a_function_body_leaves_the_blocks_behind():
+    assert blocks("with a():\n    def f():\n        g()") == []
+    assert [b[0] for b in blocks("with a():\n    class A:\n        x = g()")] == ["with"]
+
+
+def test_order_is_that_of_evaluation():
+    found = facts("import t\nt.export(m.eval(), t.rand(2))\nt.b(t.c().d())", Call)
+    assert [call.callee for call in sorted(found, key=lambda call: call.order)] == [
+        "?.eval", "t.rand", "t.export", "t.c", "t.c().d", "t.b",
+    ]  # fmt: skip
+
+
+# references and operations
+
+
+def references(text):
+    return [(ref.name, ref.store, ref.value) for ref in facts(text, Reference)]
+
+
+def test_reads_of_dotted_names():
+    text = (
+        "import numpy as np\nclass A:\n  def f(self, x):\n    a = np.bool\n    b = self.w\n    c = x.shape\n    d = x"
+    )
+    assert references(text) == [("numpy.bool", None, None), ("self.w", None, None), ("?.shape", None, None)]
+
+
+def test_writes():
+    text = """
+        import torch, onnx, onnxruntime as ort, os
+        torch.backends.cuda.matmul.allow_tf32 = True
+        o = ort.SessionOptions()
+        o.graph_optimization_level = 99
+        m = onnx.load(p)
+        m.opset_import[0].version = 13
+        def f(x, y):
+            x[0] = 1
+            x += 2
+            y.data += 3
+            y.data[0] = 4
+            global n
+            n += 1
+        os.environ["A_B"] = "1"
+    """
+    assert [row for row in references(text) if row[1]] == [
+        ("torch.backends.cuda.matmul.allow_tf32", "set", True),
+        ("onnxruntime.SessionOptions().graph_optimization_level", "set", 99),
+        ("onnx.load().opset_import[].version", "set", 13),
+        ("x", "item", 1),
+        ("x", "augment", 2),
+        ("?.data", "augment", 3),
+        ("?.data", "item", 4),
+        ("n", "augment", 1),
+        ("os.environ.A_B", "set", "1"),
+    ]
+
+
+def test_the_instance_is_written_under_its_own_name():
+    text = NET.format(
+        body="self.n += 1\n            self.conv.weight[0] = 1\n            self.n[0] = 2\n            self.k = x"
+    )
+    written = [(name, store) for name, store, _ in references(text) if store]
+    assert written[-4:] == [("self.n", "augment"), ("self.conv.weight", "item"), ("self.n", "item"), ("self.k", "set")]
+
+
+def test_an_attribute_of_one_of_several_is_not_known():
+    text = "import a\ndef f(x):\n    if x:\n        x = a.B()\n    x.c\n    x.d = 1"
+    assert [row[:2] for row in references(text)][-2:] == [("?.c", None), ("?.d", "set")]
+
+
+def operations(text):
+    return [(op.op, op.operands, op.calls, op.names) for op in facts(text, Operation)]
+
+
+def test_operators():
+    assert operations("x // 2") == [("//", (Name("x"), 2), (), ("x",))]
+    assert operations("x >>= 1") == [(">>", (Name("x"), 1), (), ("x",))]
+    assert [row[0] for row in operations("a < b is not c")] == ["<", "is not"]
+    assert operations("'%s' % x") == []
+
+
+def test_a_long_sum_is_no_deep_nesting():
+    assert len(operations("x = " + " + ".join(["a"] * 900))) == 899
+
+
+def test_tests_name_what_they_read_and_call():
+    text = """
+        import torch
+        def f(x):
+            if torch.any(x.sum() > 0): ...
+            while x: ...
+            assert x.ok
+            for i in range(x.shape[0]): ...
+    """
+    found = {row[0]: row[2:] for row in operations(text)}
+    assert found["if"] == (("?.sum", "torch.any"), ("x",))
+    assert found["while"] == ((), ("x",))
+    assert found["assert"] == ((), ("x.ok",))
+    assert found["for"] == (("range",), ("x.shape",))
+
+
+# places
+
+
+def test_places_count_characters_from_one():
+    (call,) = facts("é = 1\nx = 'é'; f(\n  1)", Call)
+    assert (call.at.line, call.at.column, call.at.end_line, call.at.end_column) == (2, 10, 3, 5)
+    assert call.at.path == "<text>"
+
+
+# what cannot be read
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def f(:\n", "not valid Python (line 1)"),
+        ("print 'hello'", "not valid Python (line 1)"),
+        ("a\0b", "not valid Python"),
+        ("-" * 100_000 + "1", "nested too deeply"),
+        ("(" * 150 + ")" * 150 + "(" * 300, "not valid Python"),
+        ("a" + ".b" * 100_000, "nested too deeply"),
+        ("f" + "()" * 100_000, "nested too deeply"),
+        ("x = " + "[" * 5000 + "]" * 5000, "n"),
+        ("if a: ...\n" + "elif b: ...\n" * 50_000, "nested too deeply"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_skipped_with_its_reason(text, reason):
+    read = read_python_text(text)
+    assert read.facts == []
+    assert read.skipped[0].reason.startswith(reason)
+
+
+def test_chains_within_the_limits_of_the_parser_are_read():
+    text = "if a: ...\n" + "elif b: ...\n" * 400 + "x" + ".y" * 500 + "\nz" + " + 1" * 800
+    assert not read_python_text(text).skipped
+
+
+def test_invalid_escapes_warn_nobody():
+    assert not read_python_text("x = '\\d'").skipped

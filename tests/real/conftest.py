@@ -1,0 +1,19 @@
+"""Audits of whole models: each starts workers and takes seconds."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(item.fspath).parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT
