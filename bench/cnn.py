@@ -14,3 +14,12 @@ def make_model(depth=6):
 
 def sample_inputs():
     return (torch.randn(2, 3, 29, 31, generator=torch.Generator().manual_seed(1)),)
+
+
+def make_deep_model():
+    """About 40 nodes once exported, the batch normalisations folded or not."""
+    return make_model(depth=18)
+
+
+def make_deep_model_sample_inputs():
+    return sample_inputs()

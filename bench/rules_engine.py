@@ -2,10 +2,10 @@
 
     python bench/rules_engine.py
 
-Facts: 57,000 calls in 400 files (with scopes, blocks and imports) and one graph of 100,000 nodes, as large as 200,000 lines of
-training code and the largest graphs. Rules: those that ship, repeated under new ids to 304 and 1,000. `copies` have the same
-anchors, so that findings grow with the rules too; `spread` copies are anchored at names that occur once in a while, as rules of
-many topics are. Printed as seconds and as ratios within this run.
+Facts: 57,000 calls in 400 files (with scopes, blocks and imports) and one graph of 100,000 nodes, as large as 200,000
+lines of training code and the largest graphs. Rules: those that ship, repeated under new ids to 304 and 1,000.
+`copies` have the same anchors, so that findings grow with the rules too; `spread` copies are anchored at names that
+occur now and then, as rules of many topics are. Printed as processor seconds and as ratios within this run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tensoraudit.facts import ABSENT, Block, Call, Fact, Import, Name, Node, Package, Scope, Site, Value
 from tensoraudit.facts.store import FactStore
+from tensoraudit.language.document import plain, read_documents
 from tensoraudit.language.engine import match_rules
 from tensoraudit.language.load import RuleSet, load_rules, rules_folder
 
 CALLS, NODES, FILES = 57_000, 100_000, 400
+LINKS = re.compile(r"^(id|aliases|supersedes|see-also): .*$", re.MULTILINE)
 CALLEES = [
     "torch.load", "torch.onnx.export", "torch.nn.Linear", "torch.nn.functional.dropout", "?.item", "?.view", "?.append",
     "torch.jit.trace", "numpy.array", "self.conv", "len", "int", "print", "range", "torch.optim.Adam().step", "?.eval",
@@ -37,12 +41,22 @@ def calls(rng: random.Random) -> Iterator[Fact]:
     """Yield calls in functions of classes, some inside blocks, a third of them of names that hardly repeat."""
     for number in range(FILES):
         path = f"pkg/file{number}.py"
-        yield from (Import(module, (module,), number * 100, Site(path, 1, 1), "source") for module in ("torch", "numpy"))
+        yield from (
+            Import(module, (module,), number * 100, Site(path, 1, 1), "source") for module in ("torch", "numpy")
+        )
         for scope in range(20):
             kind: Any = "module" if scope == 0 else ("class" if scope % 5 == 1 else "function")
             parent = None if scope == 0 else number * 100 + (0 if kind == "class" else scope - scope % 5 + 1)
             parent = number * 100 if parent == number * 100 + scope else parent
-            yield Scope(number * 100 + scope, kind, f"Net{scope}.forward", parent, (), f"pkg.file{number}", Site(path, scope + 1, 1))
+            yield Scope(
+                number * 100 + scope,
+                kind,
+                f"Net{scope}.forward",
+                parent,
+                (),
+                f"pkg.file{number}",
+                Site(path, scope + 1, 1),
+            )
         for order in range(CALLS // FILES):
             callee = rng.choice(CALLEES) if rng.random() < 0.67 else f"lib{rng.randrange(300)}.f{rng.randrange(60)}"
             scope = number * 100 + rng.randrange(20)
@@ -65,17 +79,26 @@ def graph(rng: random.Random) -> Iterator[Fact]:
 
 def repeated(folder: Path, target: Path, count: int, spread: bool) -> Path:
     """Write the rules of `folder` again and again under new ids, until there are `count`."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.yaml")) if path.name != "pack.yaml"]
+    paths = [path for path in sorted(folder.rglob("*.yaml")) if path.name != "pack.yaml"]
+    texts = [LINKS.sub("", path.read_text(encoding="utf-8")) for path in paths]
     for number in range(count):
-        text = re.sub(r"^(id|aliases|supersedes|see-also): .*$", "", texts[number % len(texts)], flags=re.MULTILINE)
+        text = texts[number % len(texts)]
         if spread and number >= len(texts):
-            text = re.sub(r"^( *-? )(call|node|reference): .*$", rf"\1\2: {_seldom(number)}", text, flags=re.MULTILINE)
+            rule = plain(read_documents(text, "")[0][0])
+            match = [_renamed(part, number) for part in _parts(rule["match"])]
+            text = yaml.safe_dump({**rule, "match": match}, sort_keys=False, allow_unicode=True)
         (target / f"r{number}.yaml").write_text(f"id: BEN-{number}\n{text}", encoding="utf-8")
     return target
 
 
-def _seldom(number: int) -> str:
-    return f"[lib{number % 300}.f{number % 60}, Op{number % 3_000}]"
+def _parts(match: Any) -> list[dict[str, Any]]:
+    return match if isinstance(match, list) else [match]
+
+
+def _renamed(part: dict[str, Any], number: int) -> dict[str, Any]:
+    """Anchor a pattern at names that occur about ten times each among the facts."""
+    names = {"call": f"lib{number % 300}.f{number % 60}", "node": f"Op{number % 3_000}"}
+    return {key: names.get(key, value) for key, value in part.items()}
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -94,20 +117,24 @@ def main() -> None:
     facts = [*calls(rng), *graph(rng), Package("torch", "2.13.0", "source"), Package("onnxruntime", "1.31.1", "target")]
     print(f"facts {len(facts)}: {CALLS} calls, {NODES} nodes")
     first = 0.0
-    for count in counts:
-        for spread in (False, True) if count else (False,):
-            rules, load = _loaded(count, spread)
-            store_seconds, store = timed(lambda: FactStore(facts))
-            # The indexes are built at the first question; a second pass shows matching alone.
-            cold, matches = timed(lambda: match_rules(rules, store, source="pytorch", target="onnx"))
-            warm, _ = timed(lambda: match_rules(rules, store, source="pytorch", target="onnx"))
-            first = first or cold
-            kind = "shipped" if not count else "spread" if spread else "copies"
-            print(
-                f"{len(rules):5d} rules ({kind}): load {load:.2f} s, store {store_seconds:.2f} s, match {cold:.2f} s cold,"
-                f" {warm:.2f} s warm, {len(matches)} matches, {cold / first:.1f}x the first"
-            )
+    for count, spread in [(number, way) for number in counts for way in ((False, True) if number else (False,))]:
+        seconds, text = measured(facts, count, spread)
+        first = first or seconds
+        print(f"{text}, {seconds / first:.1f}x the first")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+def measured(facts: list[Fact], count: int, spread: bool) -> tuple[float, str]:
+    """Return the seconds of the first match over new facts (the indexes are built then), and a line of the table."""
+    rules, load = _loaded(count, spread)
+    making, store = timed(lambda: FactStore(facts))
+    cold, matches = timed(lambda: match_rules(rules, store, source="pytorch", target="onnx"))
+    warm, _ = timed(lambda: match_rules(rules, store, source="pytorch", target="onnx"))
+    kind = "shipped" if not count else "spread" if spread else "copies"
+    text = (
+        f"load {load:.2f} s, store {making:.2f} s, match {cold:.2f} s cold, {warm:.2f} s warm, {len(matches)} matches"
+    )
+    return cold, f"{len(rules):5d} rules ({kind}): {text}"
 
 
 def _loaded(count: int, spread: bool) -> tuple[RuleSet, float]:

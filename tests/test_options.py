@@ -46,7 +46,9 @@ def test_a_broken_pyproject_is_named(tmp_path):
         make_options({}, folder=tmp_path)
 
 
-@pytest.mark.parametrize(("text", "size"), [("8GiB", 8 * 2**30), ("512M", 512 * 2**20), ("1.5g", 3 * 2**29), (2**30, 2**30)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("8GiB", 8 * 2**30), ("512M", 512 * 2**20), ("1.5g", 3 * 2**29), (2**30, 2**30)]
+)
 def test_memory_is_read_in_binary_units(text, size):
     assert parse_memory(text) == size
 

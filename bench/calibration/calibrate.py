@@ -3,12 +3,13 @@
     python bench/calibration/calibrate.py                        all dtypes, 8 seeds; rewrites the table and the page
     python bench/calibration/calibrate.py --dtype float32 --seeds 2 --only 'lstm|resize' --json -    measure only
 
-Writes src/tensoraudit/equivalence/calibration.json (what the comparator reads) and docs/calibration.md (what people read).
+Writes src/tensoraudit/equivalence/calibration.json (what the comparator reads) and docs/calibration.md (what people
+read).
 
-How a limit is chosen. Every case and seed gives one error ratio. A limit has a false-alarm rate, the share of right runs
-above it, and a miss rate, the share of wrong runs at or below it. The limit with the smallest sum of the two wins. Among equals
-the smallest that is at least twice the largest right ratio is taken, or else the middle one. Limits under 2 are not considered: two right
-computations may each be one floor away from the truth, on opposite sides.
+How a limit is chosen. Every case and seed gives one error ratio. A limit has a false-alarm rate, the share of right
+runs above it, and a miss rate, the share of wrong runs at or below it. The limit with the smallest sum of the two
+wins. Among equals the smallest that is at least twice the largest right ratio is taken, or else the middle one.
+Limits under 2 are not considered: two right computations may each be one floor away from the truth, on opposite sides.
 """
 
 from __future__ import annotations
@@ -34,6 +35,21 @@ TABLE = ROOT / "src/tensoraudit/equivalence/calibration.json"
 PAGE = ROOT / "docs/calibration.md"
 DTYPES = ("float16", "float32", "float64")
 LIMITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128, 256, 512, 1024, 4096)
+_HEAD = """\
+# Calibration of the noise limit
+
+<!-- written by bench/calibration/calibrate.py; do not edit -->
+
+How many noise floors may an error reach before it is a real loss? Right and wrong migrations were run from PyTorch to
+ONNX Runtime on a CPU, {seeds} seeds each ({versions}).
+A *false alarm* is a right run above the limit, a *miss* a wrong run at or below it. The limit with the smallest sum is
+used; how equals are broken stands in `bench/calibration/calibrate.py`, the cases in `bench/calibration/cases.py`.
+
+Not every wrong case can be seen in its output: one weight that is off by a thousandth, or a float16 model with another
+epsilon, may move the result by less than one rounding does. Such misses are counted all the same. Not every right case
+is a clean one either: ONNX Runtime adds up long reductions less carefully than PyTorch does, and that is a loss.
+
+bfloat16 and the 8-bit floats cannot be calibrated on a CPU; they use a limit of 4."""
 KINDS = {"with_oracle": "ratio", "without_oracle": "ratio_without_oracle"}
 
 
@@ -148,21 +164,7 @@ def page(
 ) -> str:
     """Return docs/calibration.md."""
     versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
-    lines = [
-        "# Calibration of the noise limit",
-        "",
-        "<!-- written by bench/calibration/calibrate.py; do not edit -->",
-        "",
-        "How many noise floors may an error reach before it is a real loss? Right and wrong migrations were run from PyTorch",
-        f"to ONNX Runtime on a CPU, {seeds} seeds each ({versions}). A *false alarm* is a right run above the limit, a *miss* a",
-        "wrong run at or below it. The limit with the smallest sum is used; how equals are broken stands in",
-        "`bench/calibration/calibrate.py`, the cases in `bench/calibration/cases.py`.",
-        "",
-        "Not every wrong case can be seen in its output: one weight that is off by a thousandth, or a float16 model with",
-        "another epsilon, may move the result by less than one rounding does. Such misses are counted all the same. Not every right",
-        "case is a clean one either: ONNX Runtime adds up long reductions less carefully than PyTorch does, and that is a loss.",
-        "",
-    ]
+    lines = [*_HEAD.format(seeds=seeds, versions=versions).splitlines(), ""]
     for dtype, summarised in table.items():
         lines += _dtype_section(dtype, summarised, measured[dtype], skipped[dtype])
     return "\n".join(lines)
@@ -188,8 +190,9 @@ def _dtype_section(
         kind = "right" if runs[0].right else "**wrong**"
         spans = [_span([getattr(m, field) for m in runs]) for field in ("linf", "ratio", "ratio_without_oracle")]
         lines.append(f"| {kind}: {name} | {' | '.join(spans)} |")
-    if skipped:
-        lines += ["", "Not run: " + "; ".join(f"{name} ({reason})" for name, reason in skipped.items()) + "."]
+    for reason in dict.fromkeys(skipped.values()):
+        names = ", ".join(name for name, why in skipped.items() if why == reason)
+        lines += ["", f"Not run, because {reason}: {names}."]
     return [*lines, ""]
 
 

@@ -1,7 +1,7 @@
 """Right and wrong migrations for the calibration: small models with fresh random weights from a seed.
 
-A case builds the reference and, if it is a wrong one, a second module with the same weights and one planted fault, which is
-what gets exported. Sizes are such that all cases of all dtypes run on two cores in some minutes.
+A case builds the reference and, if it is a wrong one, a second module with the same weights and one planted fault,
+which is what gets exported. Sizes are such that all cases of all dtypes run on two cores in some minutes.
 """
 
 from __future__ import annotations

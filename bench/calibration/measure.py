@@ -1,4 +1,5 @@
-"""Run one calibration case: PyTorch on the CPU as reference, its double-precision twin as oracle, ONNX Runtime as candidate."""
+"""Run one calibration case: PyTorch on the CPU as reference, its double-precision twin as oracle, ONNX Runtime as
+candidate."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_worker_ends_when_its_channel_does(tmp_path: Path) -> None:
         memory=1 << 30,
         environment={"PYTHONPATH": str(Path(__file__).parent)},
     )
-    with open(started.replies, "rb") as replies, open(started.stderr, "rb") as stderr:
+    with os.fdopen(started.replies, "rb") as replies, os.fdopen(started.stderr, "rb") as stderr:
         assert b'"python"' in replies.readline()
         assert b'"hello"' in replies.readline()
         os.close(started.requests)

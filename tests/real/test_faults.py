@@ -106,6 +106,8 @@ def test_a_faulty_candidate_is_found_by_compare(name, root, exported):
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_the_right_candidate_is_clean(name, root, exported):
     report = tensoraudit.compare(root / f"fixtures/faults/{name}.py:reference", exported(name, "twin"))
-    assert {row["verdict"] for row in report["equivalence"]} <= {"identical", "equivalent", "noise"}, report["equivalence"]
+    assert {row["verdict"] for row in report["equivalence"]} <= {"identical", "equivalent", "noise"}, report[
+        "equivalence"
+    ]
     assert not serious(report), serious(report)
     assert report["exit_code"] == 0

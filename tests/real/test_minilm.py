@@ -29,11 +29,16 @@ def test_the_grade_is_a_or_b(report):
 
 
 def test_both_routes_convert(report):
-    assert {c["route"]: c["status"] for c in report["conversions"]} == {"torch_onnx_dynamo": "ok", "torch_onnx_torchscript": "ok"}
+    assert {c["route"]: c["status"] for c in report["conversions"]} == {
+        "torch_onnx_dynamo": "ok",
+        "torch_onnx_torchscript": "ok",
+    }
 
 
 def test_no_finding_above_low(report):
-    bad = [(f["rule"], f["severity"], f["state"]) for f in report["findings"] if f["state"] not in {"refuted", "advice"}]
+    bad = [
+        (f["rule"], f["severity"], f["state"]) for f in report["findings"] if f["state"] not in {"refuted", "advice"}
+    ]
     assert not [each for each in bad if each[1] != "low"], bad
 
 

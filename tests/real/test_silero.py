@@ -15,7 +15,16 @@ def audited(tmp_path_factory):
     folder = Path(importlib.util.find_spec("silero_vad").submodule_search_locations[0])
     out = tmp_path_factory.mktemp("silero") / "report.json"
     command = [sys.executable, "-m", "tensoraudit", "scan", str(folder / "data/silero_vad.jit"), "--target", "onnx"]
-    command += ["--input", "x:float32[1,512]", "--input", "sr:int64[]=16000", "--report", "console", "--report", f"json={out}"]
+    command += [
+        "--input",
+        "x:float32[1,512]",
+        "--input",
+        "sr:int64[]=16000",
+        "--report",
+        "console",
+        "--report",
+        f"json={out}",
+    ]
     clock = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done, json.loads(out.read_text()), time.monotonic() - clock

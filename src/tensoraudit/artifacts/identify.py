@@ -7,6 +7,7 @@ what, where, what to do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,11 @@ from tensoraudit.errors import InputError
 
 _PROMISES: Final[dict[str, Format]] = {".onnx": "onnx", ".pt2": "exported_program", ".jit": "torchscript"}
 """Suffixes that promise one format; `.pt`, `.pth` and `.bin` promise nothing."""
+_MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin"})
+_COPY: Final = "Copy or download the file again, or export the model again."
 _MAX_SOURCE: Final = 32 << 20
+_MAX_FOLDER: Final = 100_000
+"""Entries of a folder that are looked at for Python source, so that naming `/` ends."""
 
 
 def identify(spec: str) -> Artifact:
@@ -61,9 +66,12 @@ def _folder(spec: str, path: Path) -> Artifact:
     what = describe_folder(path)
     if what is not None:
         raise _foreign(path, *what)
-    if next(path.rglob("*.py"), None) is None:
-        raise InputError("is a folder without Python source", where=str(path), remedy="Name a model file inside it.")
-    return Artifact(spec, "python_source", "python", path)
+    inside = list(islice(path.rglob("*"), _MAX_FOLDER))
+    if any(each.suffix == ".py" for each in inside):
+        return Artifact(spec, "python_source", "python", path)
+    models = [str(each.relative_to(path)) for each in inside if each.suffix in _MODEL_SUFFIXES]
+    remedy = f"Name a model file inside it, such as {min(models)!r}." if models else "Name a model file, or its source."
+    raise InputError("is a folder without Python source", where=str(path), remedy=remedy)
 
 
 def _zip(spec: str, path: Path, view: memoryview) -> Artifact:
@@ -143,19 +151,19 @@ def _onnx(spec: str, path: Path, view: memoryview) -> Artifact | None:
     """An ONNX model; None for bytes that are none, unless they promise to be one and break off."""
     try:
         header = read_header(view)
-        if header.graph is None:
-            return None
-        nodes = count_nodes(view, header.graph)
+        nodes = count_nodes(view, header.graph) if header.graph else 0
         external = external_files(path, external_tensors(view))
     except WireError as error:
         if path.suffix == ".onnx" and _begins_like_onnx(view):
-            remedy = "Copy or download the file again, or export the model again."
             raise InputError(
-                f"is a damaged or truncated ONNX model ({error})", where=str(path), remedy=remedy
+                f"is a damaged or truncated ONNX model ({error})", where=str(path), remedy=_COPY
             ) from error
         return None
     if header.ir_version is None and not header.opsets:
         return None
+    if header.graph is None:
+        what = "an ONNX model without a graph" if header.opsets else "a protobuf file, but no ONNX model"
+        raise InputError(f"is {what}", where=str(path), remedy=_COPY)
     require_external(path, external)
     details = {
         "ir_version": header.ir_version,

@@ -7,6 +7,7 @@ the model that the arrays are for.
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ def _archive(archive: SafeZip) -> dict[str, np.ndarray[Any, Any]]:
 def _array(view: memoryview, where: str, name: str) -> np.ndarray[Any, Any]:
     try:
         shape, fortran, dtype, start = _header(view)
-    except (ValueError, TypeError, SyntaxError, EOFError, OverflowError, RecursionError, MemoryError) as error:
+    except Exception as error:  # NumPy parses the header as Python, which fails in as many ways as Python can
         raise InputError(f"{name} is damaged ({_first_line(error)})", where=where, remedy=_SAVE) from error
     if dtype.itemsize not in _KINDS.get(dtype.kind, ()):
         what = "Python objects" if dtype.hasobject else f"elements of type {dtype}"
@@ -81,7 +82,9 @@ def _header(view: memoryview) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"format version {version}")
-    shape, fortran, dtype = readers[version](stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy remarks on headers that Python 2 wrote
+        shape, fortran, dtype = readers[version](stream)
     return shape, fortran, dtype, stream.tell()
 
 

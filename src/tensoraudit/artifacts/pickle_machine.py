@@ -23,6 +23,7 @@ MAX_OPCODES: Final = 4_000_000
 """About 8 s and 1 GB at worst. A checkpoint takes some 30 opcodes per tensor, a pickled module 100 per layer."""
 
 _MAX_LINE: Final = 1 << 16
+_MAX_NAME: Final = 200
 _BROKEN = (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error, EOFError, MemoryError)
 
 
@@ -155,6 +156,7 @@ class _Machine:
         self.stack.append(value)
 
     def find(self, name: str) -> Global:
+        name = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
         self.wishes.globals[name] = None
         return Global(name)
 

@@ -19,6 +19,7 @@ RootKind = Literal["state_dict", "pickled_module", "tensor", "object"]
 _MAX_DEPTH: Final = 4
 _MAX_MAPPINGS: Final = 20_000
 _MAX_WRAPPERS: Final = 8
+_MAX_NAME: Final = 500
 
 _DTYPES: Final = {
     "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
@@ -200,7 +201,8 @@ def _is_count(value: Any) -> bool:
 
 
 def _string(value: Any) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else "?"
+    text = value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else "?"
+    return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}..."
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:

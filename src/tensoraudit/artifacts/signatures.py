@@ -62,6 +62,7 @@ _ZIP_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
     (".pt", "a zip archive that holds a PyTorch file", _UNPACK),
 )
 
+_WHITESPACE: Final = b"\t\n\r\f\x1b"
 _FOLDER_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
     ("saved_model.pb", "a TensorFlow SavedModel", _NOT_YET),
     ("saved_model.pbtxt", "a TensorFlow SavedModel", _NOT_YET),
@@ -105,7 +106,8 @@ def _describe_text(view: memoryview) -> tuple[str, str]:
         text = head.decode("utf-8", "strict" if len(view) <= 4096 else "ignore")
     except UnicodeDecodeError:
         return "of no format that is known here", _NO_MODEL
-    if b"\x00" in head or (len(view) > 4096 and len(text.encode()) < len(head) - 3):
+    cut = len(text.encode()) < len(head) - 3  # more than a character that the end of the head splits
+    if cut or any(byte < 0x20 and byte not in _WHITESPACE for byte in head):
         return "of no format that is known here", _NO_MODEL
     if text.lstrip()[:1] in ("{", "["):
         return "JSON text", _NO_MODEL

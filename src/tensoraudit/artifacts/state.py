@@ -25,18 +25,19 @@ def require_model(artifact: Artifact, model_option: str | None, trust: bool) -> 
         )
     if trust or not (artifact.format == "pickled_module" or artifact.imports):
         return
+    what, remedy = _UNTRUSTED[artifact.format]
     raise InputError(
-        f"is {_WHAT.get(artifact.format, 'a file')} that runs code when it is loaded: it imports "
-        f"{_listed(artifact.imports) or 'names that it computes'}",
+        f"is {what}: loading it can run any code, and it asks for {_listed(artifact.imports)}",
         where=str(artifact.path),
-        remedy="If you trust its source, add --trust; else save model.state_dict() and use --model file.py:name.",
+        remedy=f"If you trust where it comes from, add --trust; else {remedy}.",
     )
 
 
-_WHAT: Final = {
-    "pickled_module": "a pickled module",
-    "state_dict": "a checkpoint",
-    "exported_program": "an ExportedProgram with a pickle inside",
+_STATE: Final = "save model.state_dict() alone and name its factory with --model file.py:name"
+_UNTRUSTED: Final = {
+    "pickled_module": ("a pickled module", _STATE),
+    "state_dict": ("a checkpoint that holds more than tensors", _STATE),
+    "exported_program": ("an ExportedProgram that holds more than tensors", "export the model again"),
 }
 
 
@@ -49,5 +50,6 @@ def describe_weights(artifact: Artifact) -> str:
 
 
 def _listed(imports: tuple[str, ...]) -> str:
-    more = f" and {len(imports) - _SHOWN} more" if len(imports) > _SHOWN else ""
-    return ", ".join(imports[:_SHOWN]) + more
+    names = ["a name that it computes" if name == "?" else name for name in imports]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "nothing") + more

@@ -28,9 +28,11 @@ _OLD: Final = "serialized_exported_program.json"
 _SAVE: Final = "Save the model again with torch.export.save."
 _ALWAYS_UNPICKLED: Final = re.compile(
     r"serialized_(?:state_dict|constants|example_inputs)\.\w+|data/sample_inputs/.+|data/(?:weights|constants)/[^/]+\.pt"
-    r"|data/constants/opaque_obj_.*"
+    r"|data/constants/opaque_obj_.*",
+    re.IGNORECASE,
 )
-_CONFIG: Final = re.compile(r"(data/(?:weights|constants)/)\w*_config\.json")
+_CONFIG: Final = re.compile(r"(data/(?:weights|constants)/).*_config\.json", re.IGNORECASE)
+_PROGRAM: Final = re.compile(r"serialized_exported_program\.json|models/.+\.json", re.IGNORECASE)
 _PLAIN_EXPRESSION: Final = re.compile(r"[\w\s+\-*/%(),.<>=!&|~]{0,10000}")
 _CALLED: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _ATTRIBUTE: Final = re.compile(r"__|\.\s*[A-Za-z_]|[A-Za-z_]\w*\s*\.")
@@ -40,8 +42,7 @@ _FUNCTIONS: Final = frozenset({"floor", "ceiling", "sqrt", "log", "exp", "sin", 
 
 def is_exported_program(archive: SafeZip) -> bool:
     """Whether a zip is what `torch.export.save` writes, in the layout of torch 2.8 and later or of before."""
-    has_models = any(name.startswith("models/") and name.endswith(".json") for name in archive.names)
-    return _OLD in archive or ("archive_format" in archive and has_models)
+    return _OLD in archive or ("archive_format" in archive and any(map(_PROGRAM.fullmatch, archive.names)))
 
 
 def layout_of(archive: SafeZip) -> str:
@@ -51,7 +52,7 @@ def layout_of(archive: SafeZip) -> str:
 
 def program_entry(archive: SafeZip) -> str:
     """Return the entry that holds the program as JSON (the first, if there are several)."""
-    return next(name for name in archive.names if name == _OLD or re.fullmatch(r"models/.+\.json", name))
+    return next(filter(_PROGRAM.fullmatch, archive.names))
 
 
 def read_json(archive: SafeZip, name: str) -> Any:
@@ -115,7 +116,7 @@ def _look_into(view: memoryview, wishes: Wishes, where: str) -> None:
 
 def _expressions(archive: SafeZip) -> Iterator[str]:
     for name in archive.names:
-        if name == _OLD or re.fullmatch(r"models/.+\.json", name):
+        if _PROGRAM.fullmatch(name):
             yield from _strings_under(read_json(archive, name), "expr_str")
 
 

@@ -3,6 +3,10 @@
 PyTorch and NumPy write plain archives: every entry once, stored or deflated, one after the other. Whatever departs from
 that (names that climb out, links, two entries of one name, entries that overlap, ratios of a bomb) is no model and is
 refused here, so that the formats built on zip need not think of it. Knows nothing of what the entries mean.
+
+What is judged here must be what PyTorch will read, though it reads with another library (miniz). Two readers of one zip
+can be made to see different content, so the ways to do that are refused too: a directory that is not where both look
+for it, and names that differ in case only, which miniz takes for one.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from tensoraudit.errors import InputError
 
 _END = b"PK\x05\x06"
 _END_SIZE = 22
+_ZIP64_END = b"PK\x06\x06"
 _ZIP64_LOCATOR = b"PK\x06\x07"
+_LOCAL = b"PK\x03\x04"
 _LOCAL_HEADER = 30
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -46,11 +52,15 @@ class ZipLimits:
 
 
 class SafeZip:
-    """A checked archive over mapped bytes. Names are given without the folder that all entries share (`prefix`)."""
+    """A checked archive over mapped bytes.
+
+    `names` are its files in their order, without `prefix`, the folder that all share. Look-ups do not tell upper from
+    lower case, as PyTorch's do not. Raises InputError for an archive that is damaged or that no honest writer makes.
+    """
 
     def __init__(self, view: memoryview, where: str, limits: ZipLimits = ZipLimits()) -> None:
         self.where, self._view, self._limits = where, view, limits
-        _check_directory_size(view, where, limits.directory)
+        _check_directory(view, where, limits.directory)
         try:
             self._archive = zipfile.ZipFile(io.BufferedReader(_ViewFile(view)))
             infos = self._archive.infolist()
@@ -61,15 +71,11 @@ class SafeZip:
         self._check_places(infos)
         files = [info for info in infos if not info.is_dir()]
         self.prefix = _common_folder([info.filename for info in files])
-        self._entries = {info.filename.removeprefix(self.prefix): info for info in files}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every file in the archive, in its order, without `prefix`."""
-        return tuple(self._entries)
+        self.names = tuple(info.filename.removeprefix(self.prefix) for info in files)
+        self._entries = {name.lower(): info for name, info in zip(self.names, files, strict=True)}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name.lower() in self._entries
 
     def size(self, name: str) -> int:
         """Return the inflated size of an entry in bytes."""
@@ -93,7 +99,10 @@ class SafeZip:
             return None
         header = self._view[info.header_offset : info.header_offset + _LOCAL_HEADER]
         name_size, extra_size = struct.unpack("<HH", header[26:30])
-        return info.header_offset + _LOCAL_HEADER + name_size + extra_size, info.file_size
+        start = info.header_offset + _LOCAL_HEADER + name_size + extra_size
+        if bytes(header[:4]) != _LOCAL or start + info.file_size > len(self._view):
+            raise InputError(f"entry {name!r} is cut short", where=self.where, remedy=_AGAIN)
+        return start, info.file_size
 
     def view(self, name: str, limit: int = 64 << 20) -> memoryview:
         """Return an entry's bytes, without a copy (and without `limit`) where it is stored."""
@@ -104,7 +113,7 @@ class SafeZip:
 
     def _entry(self, name: str) -> zipfile.ZipInfo:
         try:
-            return self._entries[name]
+            return self._entries[name.lower()]
         except KeyError:
             raise InputError(f"has no entry {name!r}", where=self.where, remedy=_SAVE) from None
 
@@ -117,7 +126,7 @@ class SafeZip:
             (info.file_size > len(self._view) and info.compress_type == zipfile.ZIP_STORED, "ends beyond the file"),
             (
                 _inflates_too_much(info, self._limits.ratio),
-                f"unpacks {info.compress_size:,} bytes to {info.file_size:,}",
+                f"unpacks {info.compress_size:,} bytes to {info.file_size:,}, as a bomb does",
             ),
         )
         for refused, words in refusals:
@@ -129,11 +138,12 @@ class SafeZip:
         seen: set[str] = set()
         end, inflated = 0, 0
         for info in sorted(infos, key=lambda info: info.header_offset):
-            if info.filename in seen:
+            name = info.filename.lower()
+            if name in seen:
                 raise InputError(f"holds entry {info.filename!r} twice", where=self.where, remedy=_SAVE)
             if info.header_offset < end:
                 raise InputError(f"entry {info.filename!r} overlaps another", where=self.where, remedy=_SAVE)
-            seen.add(info.filename)
+            seen.add(name)
             end = info.header_offset + _LOCAL_HEADER + info.compress_size
             inflated += info.file_size if info.compress_type == zipfile.ZIP_DEFLATED else 0
         if end > len(self._view):
@@ -174,28 +184,39 @@ class _ViewFile(io.RawIOBase):
         return len(chunk)
 
 
-def _check_directory_size(view: memoryview, where: str, limit: int) -> None:
+def _check_directory(view: memoryview, where: str, limit: int) -> None:
     """Judge the central directory by what its end record declares, before `zipfile` keeps an object per entry."""
-    size = _directory_size(view)
-    if size is None:
+    found = _directory(view)
+    if found is None:
         raise InputError("is a truncated zip archive (its directory is missing)", where=where, remedy=_AGAIN)
+    offset, size, end = found
     if size > limit:
         raise InputError(f"has a zip directory of {size:,} bytes, as a zip bomb does", where=where, remedy=_SAVE)
+    if offset + size != end:
+        message = "has a zip directory that is not where its end record says, so that programs may read it differently"
+        raise InputError(message, where=where, remedy=_SAVE)
 
 
-def _directory_size(view: memoryview) -> int | None:
+def _directory(view: memoryview) -> tuple[int, int, int] | None:
+    """Return (offset, size, where it must end) of the central directory in bytes, None when there is no end record."""
     tail = bytes(view[-(_END_SIZE + 0xFFFF) :])
-    at = len(tail) - _END_SIZE if tail[-_END_SIZE:-18] == _END else tail.rfind(_END)
+    at = len(tail) - _END_SIZE if tail[-_END_SIZE:-18] == _END and tail[-2:] == b"\0\0" else tail.rfind(_END)
     if at < 0 or len(tail) - at < _END_SIZE:
         return None
-    (size,) = struct.unpack_from("<L", tail, at + 12)
+    size, offset = struct.unpack_from("<LL", tail, at + 12)
+    end = len(view) - len(tail) + at
     locator = at - 20
     if locator >= 0 and tail[locator : locator + 4] == _ZIP64_LOCATOR:
-        (end64,) = struct.unpack_from("<Q", tail, locator + 8)
-        record = bytes(view[end64 : end64 + 56])
-        if len(record) == 56:
-            (size,) = struct.unpack_from("<Q", record, 40)
-    return int(size)
+        (end,) = struct.unpack_from("<Q", tail, locator + 8)
+        record = bytes(view[end : end + 56])
+        if record[:4] != _ZIP64_END or len(record) < 56:
+            return None
+        size, offset = struct.unpack_from("<QQ", record, 40)
+    return offset, size, end
+
+
+def _is_stored_otherwise(info: zipfile.ZipInfo) -> bool:
+    return info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size
 
 
 def _is_unsafe_name(name: str) -> bool:

@@ -144,5 +144,5 @@ def _same_file(audit: Audit) -> Audit:
     """An ONNX file audited for ONNX Runtime: the file itself is the candidate, the NumPy evaluator its reference."""
     if audit.artifact is None or audit.artifact.framework != "onnx" or audit.artifact.path is None:
         return audit
-    path = audit.artifact.path
+    path = audit.artifact.path.resolve()
     return audit.add(candidates=(Candidate("file", "onnxruntime", {"path": str(path)}, "onnx", True, path),))

@@ -79,11 +79,17 @@ def model_spec(artifact: Artifact, options: Any) -> dict[str, Any]:
     }
 
 
+def _absolute(artifact: Artifact) -> str:
+    """Workers have a folder of their own, in which a relative path means nothing."""
+    assert artifact.path is not None
+    return str(artifact.path.resolve())
+
+
 def side_of(artifact: Artifact, options: Any) -> Side:
     """How to run an artifact as it is."""
     if artifact.framework == "pytorch":
         return Side("pytorch", "pytorch.run", {"model": model_spec(artifact, options)}, "pytorch/cpu")
-    return Side("onnxruntime", "onnxruntime.run", {"path": str(artifact.path)}, "onnxruntime/cpu")
+    return Side("onnxruntime", "onnxruntime.run", {"path": _absolute(artifact)}, "onnxruntime/cpu")
 
 
 def describe_reference(audit: Audit) -> Audit:
@@ -119,9 +125,9 @@ def _describe_onnx(audit: Audit) -> Audit:
     arguments = [
         {"name": value.name, "dtype": value.dtype, "shape": value.shape} for value in graph_inputs(audit.artifact.path)
     ]
-    side = Side("onnxruntime", "onnxruntime.reference", {"path": str(audit.artifact.path)}, "onnx.reference/cpu")
+    side = Side("onnxruntime", "onnxruntime.reference", {"path": _absolute(audit.artifact)}, "onnx.reference/cpu")
     if audit.candidate_artifact is not None:
-        side = Side("onnxruntime", "onnxruntime.run", {"path": str(audit.artifact.path)}, "onnxruntime/cpu")
+        side = Side("onnxruntime", "onnxruntime.run", {"path": _absolute(audit.artifact)}, "onnxruntime/cpu")
     return audit.add(description={"arguments": arguments, "samples": [], "dynamic": {}}, reference=side)
 
 

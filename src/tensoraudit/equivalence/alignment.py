@@ -2,26 +2,25 @@
 
 Pure logic over plain dictionaries; knows neither torch nor ONNX, and looks at no values.
 
-    event (reference)   {"index", "op", "module", "call", "source": {"path", "line"} | None, "outputs": [{"shape", "dtype"} | None]}
-    value (candidate)   {"name", "node", "op", "module", "source": {"path", "line"} | None, "shape", "dtype", "graph_index"}
+    event (reference): "index", "op", "module", "source": {"path", "line"} or None, "outputs": [{"shape"} or None]
+    value (candidate): "name", "node", "op", "module", "source" as above, "shape", "graph_index"
 
-1. Both sides are cut into *runs*: operations that follow one another and share a module path and a line of the user's source. One
-   line of Python becomes several operations on either side, and not the same ones; only where the run ends are both sides
-   sure to hold the same tensor.
-2. The k-th run of a (module, line) on one side belongs to the k-th on the other (a loop, a module called twice). If the counts differ (a
-   folded or unrolled loop), the place is left out: a wrong pair is worse than none.
+1. Both sides are cut into *runs*: operations that follow one another and share a module path and a line of the user's
+   source. One line of Python becomes several operations on either side, and not the same ones; only where the run
+   ends are both sides sure to hold the same tensor.
+2. The k-th run of a (module, line) on one side belongs to the k-th on the other (a loop, a module called twice). If
+   the counts differ (a folded loop), the place is left out: a wrong pair is worse than none. One exception: a place
+   that the reference enters once may be split on the other side, because an exported graph may be reordered; its last
+   tensors are paired.
 3. Of two runs, the last tensors of equal shape are a pair.
 4. Where one side has no line (an exporter that was not verbose), the module path alone is used.
-
-Exported graphs may be reordered, so a run of the candidate may be split where the reference's is not. Then rule 2 finds unequal
-counts; in that case the last tensors of all runs together are paired, if the place was entered once on the reference side.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
@@ -114,8 +113,6 @@ def _has_lines(tensors: Sequence[_Tensor]) -> bool:
 
 
 def _without_lines(tensors: Sequence[_Tensor]) -> list[_Tensor]:
-    from dataclasses import replace
-
     return [replace(tensor, place=(tensor.place[0], "", 0)) for tensor in tensors]
 
 
@@ -138,7 +135,7 @@ def _pair_place(ours: list[list[_Tensor]], theirs: list[list[_Tensor]]) -> list[
 
 
 def _last_pair(ours: Sequence[_Tensor], theirs: Sequence[_Tensor]) -> Pair | None:
-    """Pair the last tensor of the reference's run whose shape the candidate's run also ends with; unknown shapes fit."""
+    """Pair the last tensors of one shape in two runs; an unknown shape of the candidate fits any."""
     for a in reversed(ours):
         for b in reversed(theirs):
             if a.shape is not None and b.shape in (a.shape, None):

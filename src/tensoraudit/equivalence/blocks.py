@@ -24,7 +24,8 @@ BLOCK = 8192
 def blocks(*arrays: Array, size: int = BLOCK) -> Iterator[tuple[int, tuple[Array, ...]]]:
     """Yield `(offset, pieces)` over arrays of one shape: one-dimensional, contiguous pieces of at most `size` elements.
 
-    The offset counts elements in C order. Pieces are views where all arrays lie contiguous in memory; otherwise small copies.
+    The offset counts elements in C order. Pieces are views where all arrays lie contiguous in memory; otherwise small
+    copies.
     """
     if all(array.flags.c_contiguous for array in arrays):
         flat = [array.reshape(-1) for array in arrays]

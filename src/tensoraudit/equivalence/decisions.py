@@ -3,15 +3,16 @@
 A tensor does not say what it is for, so this is a convention, chosen so that a changed class is never missed and a
 small loss in a hidden state is not blown up:
 
-1. *Class axis*: the largest entry along it is the decision (top-1). For rank 1 to 3 it is the last axis, if longer than 1. From
-   rank 4 on the tensor may be a map with channels first or last, so axis 1 and the last axis are both looked at.
-2. *Single score* (rank 0, rank 1, or up to rank 3 with a last axis of 1): the side of the threshold is the decision. The threshold
-   is 0.5 when all values on both sides lie in [0, 1] (a probability), else 0 (a logit, a margin).
+1. *Class axis*: the largest entry along it is the decision (top-1). For rank 1 to 3 it is the last axis, if longer
+   than 1. From rank 4 on the tensor may be a map with channels first or last, so axis 1 and the last axis are both
+   looked at.
+2. *Single score* (rank 0, rank 1, or up to rank 3 with a last axis of 1): the side of the threshold is the decision.
+   The threshold is 0.5 when all values on both sides lie in [0, 1] (a probability), else 0 (a logit, a margin).
 3. *Sign* in any other tensor counts only when it is clear: both values are further from zero than 1 % of the largest
    reference value. A hidden state has many values near zero whose sign decides nothing.
-4. Near ties are no decision: a top-1 changes only if the reference prefers its choice over the candidate's by more than
-   `tie`, and a side only if both values are further than `tie` from the threshold. `tie` is what noise alone may move one value
-   against another: twice the noise limit times the floor.
+4. Near ties are no decision: a top-1 changes only if the reference prefers its choice over the candidate's by more
+   than `tie`, and a side only if both values are further than `tie` from the threshold. `tie` is what noise alone may
+   move one value against another: twice the noise limit times the floor.
 5. Top-k for k > 1 is judged where k is known: at an index output (`indices`).
 
 NaN decides nothing (structural rule 1 judges it).
@@ -57,7 +58,7 @@ class Decisions:
 
 
 def class_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes along which a largest entry may be a decision, longest first kept in order of the rule above."""
+    """Return the axes along which the largest entry may be a decision, by rule 1."""
     if not shape:
         return ()
     axes = (1, len(shape) - 1) if len(shape) >= 4 else (len(shape) - 1,)

@@ -9,12 +9,12 @@ With a reference result `a`, a candidate result `b` and an oracle `r` (the refer
     floor         = max(e_a, p, dtype floor)
     error_ratio   = e_b / floor
 
-Without an oracle `e_a` drops out, `a` stands in for `r` and `e_b = max|a - b|`. Elements that are NaN or infinite on either side of
-a difference do not count here; structural rule 1 judges them.
+Without an oracle `e_a` drops out, `a` stands in for `r` and `e_b = max|a - b|`. Elements that are NaN or infinite on
+either side of a difference do not count here; structural rule 1 judges them.
 
 The dtype floor keeps a floor that was measured as zero (data movement, a saturated output) from making one rounding an
-infinite ratio. A tensor whose values are all zero, or too small for normal numbers, has no scale of its own: it is judged on the scale
-of 1 (structural rule 7). Such zeros come from cancellation of values of ordinary size, and hardware may flush subnormal numbers.
+infinite ratio. Where max|r| is zero, or below the smallest normal number (which hardware may flush to zero), the tensor
+has no scale of its own and is judged on the scale of 1: its dtype floor is eps (structural rule 7).
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ SMALLEST_NORMAL = {
 class NoiseFloor:
     """The floor of one tensor with everything that went into it; all in the unit of the tensor's values.
 
-    `source` says what the floor rests on: an oracle, perturbed runs only, or (nothing was measured) the dtype alone.
+    `scale` is max|r|. `source` says what the floor rests on: an oracle, perturbed runs only, or (nothing was measured)
+    the dtype alone. `zero_reference` tells that `a` is zero all over: only an absolute tolerance can judge it.
     """
 
     reference_error: float | None
@@ -60,6 +61,7 @@ class NoiseFloor:
     dtype_floor: float
     scale: float
     source: Source
+    zero_reference: bool = False
 
     @property
     def value(self) -> float:
@@ -93,11 +95,11 @@ def noise_floor(
 ) -> NoiseFloor:
     """Measure the floor of a float tensor; all arrays have one shape, `metrics` are those of the two sides."""
     draws = [largest_difference(draw, reference) for draw in perturbed]
-    sensitivity = max(draws) if draws else None
+    sensitivity, zero = max(draws, default=None), metrics.reference_max == 0.0
     if oracle is None:
         scale = metrics.reference_max
         source: Source = "perturbation" if draws else "dtype"
-        return NoiseFloor(None, metrics.linf, sensitivity, dtype_floor(dtype, scale), scale, source)
+        return NoiseFloor(None, metrics.linf, sensitivity, dtype_floor(dtype, scale), scale, source, zero)
     scale = largest_magnitude(oracle)
     own, other = largest_difference(reference, oracle), largest_difference(candidate, oracle)
-    return NoiseFloor(own, other, sensitivity, dtype_floor(dtype, scale), scale, "oracle")
+    return NoiseFloor(own, other, sensitivity, dtype_floor(dtype, scale), scale, "oracle", zero)

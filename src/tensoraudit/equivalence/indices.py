@@ -1,21 +1,21 @@
 """Index outputs (argmax, top-k): integers that point into scores. Structural rule 10.
 
-An index that differs is noise where the scores it chose between tie within noise, else a break. That can be told only with the
-scores at hand. They are either given by the caller or found among the reference's own float outputs, where one of these holds
-exactly:
+An index that differs is noise where the scores it chose between tie within noise, else a break. That can be told only
+with the scores at hand. They are either given by the caller or found among the reference's own float outputs, where
+one of these holds exactly:
 
 1. *argmax / argmin*: the indices are the arg-extremes of the scores along one axis (kept or dropped);
 2. *top-k*: the scores, taken at the indices, are the k largest (or smallest) along one axis, in sorted order;
 3. *values*: the float output has the shape of the indices and is sorted along the last axis: the other half of a top-k
-   whose scores are no output. Then an index inside the reference's list must tie with the value at its place there, and one from
-   outside with the last value of the list, since nothing outside is better than that.
+   whose scores are no output. Then an index inside the reference's list must tie with the value at its place there,
+   and one from outside with the last value of the list, since nothing outside is better than that.
 
 Whatever the ties, an index out of range or twice in one top-k list is a break.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,26 +69,29 @@ def scores_for(name: str, indices: Array, values: Array) -> Scores:
 def check_ties(scores: Scores, reference: Array, candidate: Array, tie: float) -> TieCheck:
     """Compare two index arrays of equal shape; scores that differ by at most `tie` count as equal."""
     chosen_a, chosen_b = _as_rows(scores, reference), _as_rows(scores, candidate)
-    rows = np.flatnonzero((chosen_a != chosen_b).any(axis=1))
-    differing = int(np.count_nonzero(chosen_a != chosen_b))
-    gaps = [gap for row in rows for gap in _gaps(scores, int(row), chosen_a[row], chosen_b[row])]
-    untied = sum(1 for gap in gaps if not gap <= tie)
-    return TieCheck(differing, untied, max(gaps, default=0.0))
+    places = chosen_a != chosen_b
+    rows = np.flatnonzero(places.any(axis=1))
+    gaps = _gaps(scores, rows, chosen_a[rows], chosen_b[rows])[places[rows]]
+    return TieCheck(gaps.size, int(np.count_nonzero(~(gaps <= tie))), float(gaps.max(initial=0.0)))
 
 
-def _gaps(scores: Scores, row: int, chosen_a: Array, chosen_b: Array) -> Iterator[float]:
-    """Yield, for each differing place of one row, how far apart the two chosen scores are; infinite if invalid."""
-    values = scores.rows[row].astype(np.float64)
-    repeated = scores.kind != "arg" and len(set(chosen_b.tolist())) < len(chosen_b)
-    lookup = {int(index): place for place, index in enumerate(chosen_a)} if scores.kind == "values" else None
-    for place in np.flatnonzero(chosen_a != chosen_b):
-        a, b = int(chosen_a[place]), int(chosen_b[place])
-        if repeated or b < 0 or (lookup is None and b >= len(values)):
-            yield float("inf")
-        elif lookup is None:
-            yield abs(float(values[a] - values[b]))
-        else:
-            yield abs(float(values[place] - values[lookup.get(b, len(values) - 1)]))
+def _gaps(scores: Scores, rows: Array, chosen_a: Array, chosen_b: Array) -> Array:
+    """Return how far apart the two chosen scores are, place by place; infinite for an invalid index."""
+    values = scores.rows[rows].astype(np.float64)
+    invalid = chosen_b < 0
+    if scores.kind == "values":
+        # The place of the candidate's index in the reference's list; an index from outside stands for the last place.
+        found = chosen_b[:, :, np.newaxis] == chosen_a[:, np.newaxis, :]
+        a = np.broadcast_to(np.arange(values.shape[1]), chosen_a.shape)
+        b = np.where(found.any(axis=2), found.argmax(axis=2), values.shape[1] - 1)
+    else:
+        invalid = invalid | (chosen_b >= values.shape[1])
+        a, b = chosen_a.astype(np.int64), np.where(invalid, 0, chosen_b).astype(np.int64)
+    if scores.kind != "arg":
+        ordered = np.sort(chosen_b, axis=1)
+        invalid = invalid | (ordered[:, 1:] == ordered[:, :-1]).any(axis=1, keepdims=True)
+    gaps = np.abs(np.take_along_axis(values, a, axis=1) - np.take_along_axis(values, b, axis=1))
+    return np.where(invalid, np.inf, gaps)
 
 
 def _as_rows(scores: Scores, indices: Array) -> Array:

@@ -8,30 +8,28 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from tensoraudit.equivalence.blocks import Array
-from tensoraudit.equivalence.samples import edge_samples, perturb, resize_sample
-from tensoraudit.equivalence.sizes import is_batch, other_sizes, size_plan, sizes_of
+from tensoraudit.equivalence.samples import edge_samples, perturb, redraw_sample, resize_sample
+from tensoraudit.equivalence.sizes import is_batch, other_sizes, size_plan
 
 __all__ = [
     "DTYPES",
     "InputSpec",
-    "bounded",
-    "dynamic_dims",
     "edge_samples",
     "generate",
     "is_batch",
     "other_sizes",
     "parse_input_spec",
     "perturb",
+    "redraw_sample",
     "resize_sample",
     "role_of",
     "size_plan",
-    "sizes_of",
 ]
 
 Role = Literal["image", "ids", "segment", "mask", "position"]
@@ -59,7 +57,8 @@ _ROLE_WORDS: tuple[tuple[Role, str, frozenset[str]], ...] = (
 class InputSpec:
     """One argument: `shape` holds sizes and names of dynamic dimensions; [low, high) bounds the values.
 
-    `value` fixes every element. `role` is one of image, ids, segment, mask, position; None leaves it to the name (`role_of`).
+    `value` fixes every element. `role` is one of image, ids, segment, mask, position; None leaves it to the name
+    (`role_of`).
     """
 
     name: str
@@ -116,11 +115,6 @@ def role_of(spec: InputSpec) -> Role | None:
     words = frozenset(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", spec.name).lower()))
     kind = np.dtype(spec.dtype).kind
     return next((role for role, kinds, names in _ROLE_WORDS if kind in kinds and names & words), None)
-
-
-def dynamic_dims(specs: Sequence[InputSpec]) -> tuple[str, ...]:
-    """Return the names of the dynamic dimensions, in order of appearance."""
-    return tuple(dict.fromkeys(dim for spec in specs for dim in spec.shape if isinstance(dim, str)))
 
 
 def generate(specs: Sequence[InputSpec], sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
@@ -222,8 +216,3 @@ _DRAWS: dict[tuple[str, Role | None], _Draw] = {
     ("b", "mask"): _mask,
     ("b", None): _bools,
 }
-
-
-def bounded(spec: InputSpec, low: float | None = None, high: float | None = None) -> InputSpec:
-    """Return the specification with other bounds, for example `high` set to the size of an embedding."""
-    return replace(spec, low=low if low is not None else spec.low, high=high if high is not None else spec.high)

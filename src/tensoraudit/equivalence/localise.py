@@ -1,9 +1,9 @@
-"""The first aligned pair of tensors at which the candidate diverges. Arrays are fetched one by one, and only as far as needed.
+"""The first aligned pair of tensors at which the candidate diverges. Arrays are fetched one by one, as far as needed.
 
-Pairs come in execution order, which is a topological order: whatever feeds a tensor stands before it. So the first pair that fails has
-inputs that agree as far as they are aligned, and `Divergence.agreed` says how many pairs before it did. An error of one operation is
-told from an inherited one by the *local* error: the candidate's operation run on the reference's inputs. Whoever can run a graph
-supplies it.
+Pairs come in execution order, which is a topological order: whatever feeds a tensor stands before it. So the first pair
+that fails has inputs that agree, as far as they are aligned. Whether its own operation is at fault or it inherits the
+error over a path that is not aligned tells the *local* error: the candidate's operation run on the reference's inputs.
+Whoever can run a graph supplies that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Fetch = Callable[[], Array]
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """One aligned pair with ways to fetch its arrays, each called at most once. `oracle` is the double-precision twin."""
+    """One aligned pair with ways to fetch its arrays, each called at most once; `oracle` is the float64 twin."""
 
     pair: Pair
     reference: Fetch
@@ -34,10 +34,11 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first pair that fails. Errors are L-infinity in the unit of the tensor.
+    """The first pair that fails. Errors are L-infinity, in the unit of the tensor.
 
-    `cumulative_error` is what the candidate has at this place in its own run, `local_error` what its operation adds on the reference's
-    inputs (None where that was not run). `agreed` counts the pairs before it that agree, `previous` is the last of them.
+    `cumulative_error` is the difference at this place between two whole runs, None where shape or dtype differ.
+    `local_error` is what the candidate's operation adds on the reference's inputs, None where that could not be run.
+    `agreed` counts the pairs before it that agree, `previous` is the last of them.
     """
 
     pair: Pair
@@ -54,46 +55,49 @@ def first_divergence(
     tolerance: float | Tolerance | None = None,
     local: Callable[[Pair], Array | None] | None = None,
 ) -> Divergence | None:
-    """Return the first pair whose verdict is drift or break, or None when all agree.
+    """Return the first pair whose verdict is drift or break, or None when there is none.
 
-    `local(pair)` returns the candidate's value when its operation runs on the reference's inputs, None if that cannot be run. When it
-    is given, a pair whose local error is noise is not the culprit (it inherits its error over a path that is not aligned), and the search goes on;
-    if no pair has a local error, the first that fails is returned.
+    `local(pair)` returns the candidate's value when its operation runs on the reference's inputs, None if it cannot be
+    run. A pair that is right on those inputs only inherits its error, and the search goes on; if every failing pair
+    inherits, the first of them is returned.
     """
-    agreed, previous = 0, None
-    inherited: Divergence | None = None
+    agreed, previous, inherited = 0, None, None
     for tap in taps:
-        reference = tap.reference()
-        found = _compare(tap, reference, tap.candidate(), tolerance)
+        arrays = _Arrays(tap, tolerance)
+        found = arrays.compare(tap.candidate())
+        if found.verdict.passes:
+            agreed, previous = agreed + 1, tap.pair
         if found.verdict not in (Verdict.DRIFT, Verdict.BREAK):
-            agreed, previous = agreed + found.verdict.passes, tap.pair if found.verdict.passes else previous
             continue
         alone = local(tap.pair) if local is not None else None
-        error = _error(reference, alone)
-        divergence = Divergence(tap.pair, found, _cumulative(found), error, agreed, previous)
-        if alone is None or not _compare(tap, reference, alone, tolerance).verdict.passes:
+        cumulative = found.metrics.linf if found.metrics is not None else None
+        divergence = Divergence(tap.pair, found, cumulative, arrays.error(alone), agreed, previous)
+        if alone is None or not arrays.compare(alone).verdict.passes:
             return divergence
         inherited = inherited or divergence
     return inherited
 
 
-def _compare(tap: Tap, reference: Array, candidate: Array, tolerance: float | Tolerance | None) -> TensorComparison:
-    name = tap.pair.value or "value"
-    comparison = compare_arrays(
-        {name: reference},
-        {name: candidate},
-        oracle={name: tap.oracle()} if tap.oracle is not None else None,
-        perturbed=[{name: fetch()} for fetch in tap.perturbed],
-        tolerance=tolerance,
-    )
-    return comparison.outputs[0]
+class _Arrays:
+    """The reference's arrays of one tap, fetched once, to compare several candidates with."""
 
+    def __init__(self, tap: Tap, tolerance: float | Tolerance | None) -> None:
+        self._name, self._tolerance = tap.pair.value, tolerance
+        self._reference = tap.reference()
+        self._oracle = {self._name: tap.oracle()} if tap.oracle is not None else None
+        self._perturbed = [{self._name: fetch()} for fetch in tap.perturbed]
 
-def _cumulative(found: TensorComparison) -> float | None:
-    return found.metrics.linf if found.metrics is not None else None
+    def compare(self, candidate: Array) -> TensorComparison:
+        comparison = compare_arrays(
+            {self._name: self._reference},
+            {self._name: candidate},
+            oracle=self._oracle,
+            perturbed=self._perturbed,
+            tolerance=self._tolerance,
+        )
+        return comparison.outputs[0]
 
-
-def _error(reference: Array, alone: Array | None) -> float | None:
-    if alone is None or alone.shape != reference.shape:
-        return None
-    return largest_difference(alone, reference)
+    def error(self, alone: Array | None) -> float | None:
+        if alone is None or alone.shape != self._reference.shape:
+            return None
+        return largest_difference(alone, self._reference)

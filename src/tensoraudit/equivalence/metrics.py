@@ -1,7 +1,8 @@
 """How far two arrays are apart: every cheap number in one pass over memory. Judges nothing, knows no tolerance.
 
 Differences are taken in double precision: exact for float16, and for float32 correctly rounded at 2**-53. Integers and
-bools never become floats; they are compared in their own width, so that uint8 does not wrap and int64 keeps its last bit.
+bools never become floats; they are compared in their own width, so that uint8 does not wrap and int64 keeps its last
+bit.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import BLOCK, Array, Index, blocks, index_at
+from tensoraudit.equivalence.blocks import BLOCK, Array, Index, blocks, index_at, largest_magnitude
 from tensoraudit.equivalence.ulp import UlpKeys
 
 # Below this difference two values count as equal in `max_relative`, and a smaller reference is taken as this large: the
 # spacing of the dtype at 1.0. Without it a reference of 0 makes every relative error infinite (structural rule 7).
 ABSOLUTE_FLOOR = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 
-# Squares of doubles outside this range overflow or vanish; such tensors get a second, scaled pass.
-_SQUARES_SAFE = (1e-140, 1e140)
+# Sums of squares of doubles outside this range may have overflowed or lost terms; such tensors get a second, scaled
+# pass. Squares of narrower floats are always inside it.
+_SQUARES_SAFE = (1e-250, 1e300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _measure_floats(reference: Array, candidate: Array) -> Metrics:
     for offset, (a, b) in blocks(reference, candidate):
         tally.add(offset, a, b)
     mean_abs, rmse, cosine = tally.moments()
-    if tally.compared and not _squares_are_safe(tally):
+    if tally.compared and reference.dtype.itemsize == 8 and not _squares_are_safe(tally):
         mean_abs, rmse, cosine = _scaled_moments(reference, candidate, tally)
     worst = None if tally.worst is None else index_at(tally.worst, reference.shape)
     first = None if tally.first_mismatch is None else index_at(tally.first_mismatch, reference.shape)
@@ -130,7 +132,8 @@ class _Tally:
     """Running sums and extremes over blocks; owns the buffers, so that a block allocates nothing large.
 
     Extremes go through `argmax`, sums through `dot`: at this block size both are two to four times faster than the
-    reductions `max` and `sum`, and `argmax` stops at a NaN, which is how NaN and Inf are noticed without a pass of their own.
+    reductions `max` and `sum`, and `argmax` stops at a NaN, which is how NaN and Inf are noticed without a pass of
+    their own.
     """
 
     def __init__(self, dtype: str) -> None:
@@ -227,27 +230,30 @@ def _cosine(ab: float, aa: float, bb: float) -> float | None:
 
 
 def _squares_are_safe(tally: _Tally) -> bool:
+    """Tell whether no sum of squares overflowed or vanished; a sum of 0 is right only where every value is 0."""
     low, high = _SQUARES_SAFE
-    extremes = (tally.linf, tally.reference_max)
-    return all(value <= 0.0 or low < value < high for value in extremes)
+    sums = ((tally.sum_dd, tally.linf), (tally.sum_aa, tally.reference_max), (tally.sum_bb, tally.reference_max))
+    return all(low < total < high or total == largest == 0.0 for total, largest in sums)
 
 
 def _scaled_moments(
     reference: Array, candidate: Array, tally: _Tally
 ) -> tuple[float | None, float | None, float | None]:
-    """Moments of doubles so large or so small that their squares leave the range; a second pass, rarely needed."""
+    """Moments of doubles so large or so small that their squares leave the range; two more passes, rarely needed."""
     top = float(np.finfo(np.float64).max)
-    scale, spread = (min(value, top) if value > 0.0 else 1.0 for value in (tally.reference_max, tally.linf))
+    extremes = (tally.reference_max, largest_magnitude(candidate), tally.linf)
+    scale_a, scale_b, scale_d = (min(value, top) if value > 0.0 else 1.0 for value in extremes)
     sum_d = sum_dd = aa = bb = ab = 0.0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for _, (x, y) in blocks(reference, candidate):
             finite = np.isfinite(x) & np.isfinite(y)
-            a, b = x[finite] / scale, y[finite] / scale
-            # Halves first: the difference of two finite doubles may overflow, half of it may not.
-            d = np.abs(x[finite] / 2 - y[finite] / 2) / (spread / 2)
+            a, b = x[finite] / scale_a, y[finite] / scale_b
+            # Where values are large, halves first: their difference cannot overflow.
+            half = 2.0 if scale_d > 1.0 else 1.0
+            d = np.abs(x[finite] / half - y[finite] / half) / (scale_d / half)
             sum_d, sum_dd = sum_d + float(d.sum()), sum_dd + float(d.dot(d))
             aa, bb, ab = aa + float(a.dot(a)), bb + float(b.dot(b)), ab + float(a.dot(b))
-    mean, root = sum_d / tally.compared * spread, math.sqrt(sum_dd / tally.compared) * spread
+    mean, root = sum_d / tally.compared * scale_d, math.sqrt(sum_dd / tally.compared) * scale_d
     return mean, root, _cosine(ab, aa, bb)
 
 
@@ -255,7 +261,8 @@ def _scaled_moments(
 class Detail:
     """Expensive numbers, taken only for tensors that fail. `quantiles` maps a fraction to |a - b| at it.
 
-    `ulp_histogram[k]` counts elements whose ULP distance d has bit length k: k = 0 equal, k = 1 one ULP, k = 2 two or three...
+    `ulp_histogram[k]` counts elements whose ULP distance d has bit length k: k = 0 equal, k = 1 one ULP, k = 2 two or
+    three...
     """
 
     quantiles: dict[float, float]
@@ -267,7 +274,8 @@ def measure_detail(
 ) -> Detail:
     """Take quantiles of |a - b| and a histogram of ULP distances of two float arrays of equal shape and dtype.
 
-    Quantiles of more than 2**20 elements come from an even sample of that many, in order to stay under the memory limit.
+    Quantiles of more than 2**20 elements come from an even sample of that many, in order to stay under the memory
+    limit.
     """
     keys = UlpKeys(reference.dtype.itemsize)
     step = max(1, -(-reference.size // (1 << 20)))

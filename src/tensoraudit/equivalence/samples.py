@@ -6,7 +6,7 @@ Values that are no arrays (a Python number, None) pass through untouched.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,10 @@ def resize_sample(
 ) -> dict[str, Any]:
     """Return the sample with the dynamic dimensions `dims` (argument -> axis -> name) at other sizes.
 
-    An argument whose shape does not change is returned as it is. Integers and bools are drawn from the sample's own values, so ids stay
-    in their vocabulary; masks (all values 0 or 1) keep a one at the start of each row. Floats are normal with the sample's mean and standard
-    deviation, clipped to its range, so that a domain (an image in [0, 1], the argument of a logarithm) is kept.
+    An argument whose shape does not change is returned as it is. Integers and bools are drawn from the sample's own
+    values, so ids stay in their vocabulary; masks (all values 0 or 1) keep a one at the start of each row. Floats are
+    normal with the sample's mean and standard deviation, clipped to its range, so that a domain (an image in [0, 1],
+    the argument of a logarithm) is kept.
 
     Raises ValueError when an axis does not exist or an integer argument has no value to draw from.
     """
@@ -41,10 +42,12 @@ def resize_sample(
 def redraw_sample(sample: Sample, seed: int) -> dict[str, Any]:
     """Return the sample with other values at the same sizes, drawn as `resize_sample` draws them.
 
-    Integers and bools keep their values: a shuffled mask or graph index could mean something else. Where an argument holds
-    more than two different integers (token ids) it is drawn from these.
+    Integers and bools keep their values: a shuffled mask or graph index could mean something else. Where an argument
+    holds more than two different integers (token ids) it is drawn from these.
     """
-    return {name: _redrawn(name, value, seed) if isinstance(value, np.ndarray) else value for name, value in sample.items()}
+    return {
+        name: _redrawn(name, value, seed) if isinstance(value, np.ndarray) else value for name, value in sample.items()
+    }
 
 
 def _redrawn(name: str, value: Array, seed: int) -> Array:
@@ -93,15 +96,20 @@ def _rng(seed: int, name: str) -> np.random.Generator:
 def edge_samples(sample: Sample) -> dict[str, dict[str, Any]]:
     """Return samples named zeros, large, tiny and negative; only float arguments change.
 
-    `large` and `tiny` scale the sample to a largest magnitude of 1e4 and 1e-6 (float16: 1e2 and 1e-3), `negative` is -|x|.
+    `large` and `tiny` scale the sample to a largest magnitude of 1e4 and 1e-6 (float16: 1e2 and 1e-3), `negative` is
+    -|x|.
     """
-    makers = {
-        "zeros": np.zeros_like,
+    makers: dict[str, Callable[[Array], Array]] = {
+        "zeros": _zeros,
         "large": lambda x: _scaled(x, _EDGES[x.dtype.name][0]),
         "tiny": lambda x: _scaled(x, _EDGES[x.dtype.name][1]),
         "negative": lambda x: -np.abs(x),
     }
     return {edge: {name: make(v) if _is_float(v) else v for name, v in sample.items()} for edge, make in makers.items()}
+
+
+def _zeros(value: Array) -> Array:
+    return np.zeros_like(value)
 
 
 def _is_float(value: Any) -> bool:
@@ -117,8 +125,9 @@ def _scaled(value: Array, magnitude: float) -> Array:
 def perturb(sample: Sample, seed: int) -> dict[str, Any]:
     """Move every float element by one unit in the last place, up or down at random; integers and bools stay.
 
-    Exact zeros, infinities and NaN stay too: a zero is exact in every format and mostly structural (padding, a mask), and
-    its neighbours are subnormal numbers that hardware may flush or a logarithm blow up. The largest finite number only moves down.
+    Exact zeros, infinities and NaN stay too: a zero is exact in every format and mostly structural (padding, a mask),
+    and its neighbours are subnormal numbers that hardware may flush or a logarithm blow up. The largest finite number
+    only moves down.
     """
     return {name: _nudged(name, value, seed) if _is_float(value) else value for name, value in sample.items()}
 

@@ -5,22 +5,23 @@ Sizes are distinct primes: with two equal sizes, or one a multiple of another, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 _BATCH_NAMES = frozenset({"batch", "batch_size", "bs", "b", "n"})
 
 
 def is_batch(name: str, axis: int | None = None) -> bool:
-    """Tell whether a dynamic dimension is the batch, by its name or because it is the first axis and has no telling name."""
+    """Tell whether a dynamic dimension is the batch: by its name, or as first axis without a proper name ("?")."""
     return name.lower() in _BATCH_NAMES or "batch" in name.lower() or (axis == 0 and not name.isidentifier())
 
 
 def size_plan(dims: Sequence[str], taken: Collection[int] = ()) -> tuple[dict[str, int], ...]:
     """Return sets of sizes for the dynamic dimensions, to be tried in order.
 
-    Batch dimensions take 2, 1 and 5 (an odd one); every other dimension takes two lengths. All lengths are distinct primes from 7
-    on and avoid `taken`, the fixed sizes of the signature. Without dynamic dimensions there is one empty set.
+    Batch dimensions take 2, 1 and 5 (an odd one); every other dimension takes two lengths. All lengths are distinct
+    primes from 7 on and avoid `taken`, the fixed sizes of the signature. Without dynamic dimensions there is one
+    empty set.
     """
     others = [dim for dim in dims if not is_batch(dim)]
     primes = (p for p in _primes(7) if p not in taken)
@@ -47,12 +48,7 @@ def other_sizes(size: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(s for s in tried if s and s != size))
 
 
-def sizes_of(shapes: Mapping[str, Sequence[int]], dims: Mapping[str, Mapping[int | str, str]]) -> dict[str, int]:
-    """Return the size of each dynamic dimension in a sample, given argument -> shape and argument -> axis -> name."""
-    return {dim: shapes[name][int(axis)] for name, axes in dims.items() if name in shapes for axis, dim in axes.items()}
-
-
-def _primes(start: int):  # type: ignore[no-untyped-def]
+def _primes(start: int) -> Iterator[int]:
     return (n for n in count(max(2, start)) if _is_prime(n))
 
 

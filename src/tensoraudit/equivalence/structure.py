@@ -1,133 +1,131 @@
-"""Which candidate output belongs to which reference output (structural rule 4). Judges no values of a pair.
+"""The structural rules for one output, each by name. Whatever a rule objects to is decided before any tolerance.
 
-1. By name.
-2. What is left, by position: the i-th output of one side with the i-th of the other, where the shapes are equal.
-3. By shape and value, where position contradicts the values: the values of the outputs in question agree under another assignment
-   and do not agree by position. Such a pairing is reported, because a user who reads outputs by position gets the wrong one.
-4. What is still left is paired by position whatever its shape, so that it is judged as a changed shape; the surplus is
-   missing or extra.
+| rule | says | when |
+| --- | --- | --- |
+| `changed_shape` | break | shapes differ: nothing is broadcast, a permuted layout is named (rules 2 and 6) |
+| `changed_dtype` | break | dtypes differ: nothing is cast before this check (rule 3) |
+| `not_deterministic` | unverified | a side differs from itself between two runs on one input (rule 8) |
+| `moved_nonfinite` | break | NaN or Inf on one side only or at other places (rule 1) |
+| `nothing_to_compare` | unverified | every value is NaN on both sides: that they agree would mean nothing (rule 1) |
+| `changed_integers` | break | integers or bools differ in their own width (rule 5) |
+
+Rule 4 is `pairing`, rule 7 stands in `floor` and `metrics`, rule 9 is `comparison.unverified`, rule 10 is `indices`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import Array
-
-How = Literal["name", "position", "value"]
-
-# Two outputs agree by value when they are closer than this share of the reference's spread. Right conversions stay under 1e-3
-# even in float16; unrelated outputs are about 1 apart.
-_AGREES = 1e-2
-_SAMPLE = 1 << 14
+from tensoraudit.equivalence.blocks import Array, Index, blocks, largest_difference, largest_magnitude
+from tensoraudit.equivalence.case import Case, Note
+from tensoraudit.equivalence.layout import find_permutation, matches_after_reshape
+from tensoraudit.equivalence.metrics import Metrics
+from tensoraudit.equivalence.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
-    """One reference output with its candidate output, and what brought them together."""
+class Objection:
+    """What a structural rule found: a verdict that no number can change."""
 
-    reference: str
-    candidate: str
-    how: How
-
-    def __str__(self) -> str:
-        return f"{self.reference} is compared with {self.candidate}, paired by {self.how}"
+    verdict: Verdict
+    reason: str
+    layout: Index | None = None
+    notes: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """All pairs, in the order of the reference's outputs; names that found no partner."""
-
-    pairs: tuple[Pairing, ...]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-
-
-def pair_outputs(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> Pairs:
-    """Pair the outputs of two sides by name, position, then shape and value."""
-    found = [Pairing(name, name, "name") for name in reference if name in candidate]
-    left = [name for name in reference if name not in candidate]
-    right = [name for name in candidate if name not in reference]
-    for step in (_by_position, _by_value, _by_leftover):
-        for pair in step(left, right, reference, candidate):
-            found.append(pair)
-            left.remove(pair.reference)
-            right.remove(pair.candidate)
-    order = {name: place for place, name in enumerate(reference)}
-    return Pairs(tuple(sorted(found, key=lambda pair: order[pair.reference])), tuple(left), tuple(right))
+def changed_shape(case: Case) -> Objection | None:
+    """Rules 2 and 6: shapes must be equal; empty equals empty."""
+    a, b = case.reference, case.candidate
+    if a.shape == b.shape:
+        return None
+    within = case.closeness(largest_magnitude(a))
+    reason = f"the shape changes from {list(a.shape)} to {list(b.shape)}"
+    layout = find_permutation(a, b, within)
+    if layout is not None:
+        return Objection(Verdict.BREAK, f"{reason}; matches after transpose {layout}", layout)
+    if matches_after_reshape(a, b, within):
+        return Objection(Verdict.BREAK, f"{reason}; the values agree one by one, so that only a reshape is missing")
+    return Objection(Verdict.BREAK, reason)
 
 
-Step = Callable[[Sequence[str], Sequence[str], Mapping[str, Array], Mapping[str, Array]], list[Pairing]]
+def changed_dtype(case: Case) -> Objection | None:
+    """Rule 3: dtypes must be equal; the values are compared all the same, for the report."""
+    before, after = case.reference_dtype, case.candidate_dtype
+    if before == after and case.reference.dtype == case.candidate.dtype:
+        return None
+    gap = largest_difference(case.reference, case.candidate)
+    reason = f"the dtype changes from {before} to {after}; widened to float64, the values differ by at most {gap:.2g}"
+    return Objection(Verdict.BREAK, reason, notes=(Note("dtype-changed", reason),))
 
 
-def _by_position(
-    left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
-) -> list[Pairing]:
-    """Accept positions unless the values say otherwise: then leave those outputs to the next step."""
-    if len(left) != len(right):
-        return []
-    kept = [Pairing(a, b, "position") for a, b in zip(left, right, strict=True)]
-    if any(reference[pair.reference].shape != candidate[pair.candidate].shape for pair in kept):
-        return []
-    if all(distance(reference[pair.reference], candidate[pair.candidate]) <= _AGREES for pair in kept):
-        return kept
-    by_value = _by_value(left, right, reference, candidate)
-    elsewhere = any(left.index(pair.reference) != right.index(pair.candidate) for pair in by_value)
-    return [] if elsewhere else kept
+def not_deterministic(case: Case) -> Objection | None:
+    """Rule 8: a side that differs from itself cannot be compared with another."""
+    for side, first, second in (
+        ("reference", case.reference, case.reference_repeat),
+        ("candidate", case.candidate, case.candidate_repeat),
+    ):
+        if second is not None and not repeats(first, second):
+            reason = f"not deterministic: the {side} gives other values when it runs again on the same input"
+            return Objection(Verdict.UNVERIFIED, reason)
+    return None
 
 
-def _by_value(
-    left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
-) -> list[Pairing]:
-    """Pair outputs that are each other's nearest and agree; equal distances go to the earlier position."""
-    near = [
-        (gap, i, j)
-        for i, a in enumerate(left)
-        for j, b in enumerate(right)
-        if reference[a].shape == candidate[b].shape and (gap := distance(reference[a], candidate[b])) <= _AGREES
-    ]
-    taken: dict[int, int] = {}
-    for _, i, j in sorted(near, key=lambda entry: (entry[0], abs(entry[1] - entry[2]), entry[1])):
-        if i not in taken and j not in taken.values():
-            taken[i] = j
-    return [Pairing(left[i], right[j], "value") for i, j in sorted(taken.items())]
+def repeats(first: Array, second: Array) -> bool:
+    """Tell whether two runs gave the same values; NaN equals NaN, whatever its payload."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    for _, (a, b) in blocks(first, second):
+        same = a == b
+        if not same.all() and not (a.dtype.kind == "f" and (same | (np.isnan(a) & np.isnan(b))).all()):
+            return False
+    return True
 
 
-def _by_leftover(
-    left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
-) -> list[Pairing]:
-    """Pair what is left if both sides have as many, or where only one shape fits."""
-    if len(left) == len(right):
-        return [Pairing(a, b, "position") for a, b in zip(left, right, strict=True)]
-    pairs, free = [], list(right)
-    for a in left:
-        fitting = [b for b in free if reference[a].shape == candidate[b].shape]
-        if fitting:
-            pairs.append(Pairing(a, fitting[0], "position"))
-            free.remove(fitting[0])
-    return pairs
+def moved_nonfinite(case: Case, metrics: Metrics) -> Objection | None:
+    """Rule 1, first half: NaN and Inf must stand at the same places, Inf with the same sign."""
+    counts = ((metrics.nan_mismatches, "NaN"), (metrics.inf_mismatches, "Inf"))
+    what = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+    if not what:
+        return None
+    return Objection(
+        Verdict.BREAK,
+        f"{what} of {metrics.size} values on one side only or with another sign, first at {metrics.first_mismatch}",
+    )
 
 
-def distance(a: Array, b: Array) -> float:
-    """Return mean|a - b| / mean|a - median(a)| over an even sample of elements at equal places; 0.0 for equal values.
+def nothing_to_compare(case: Case, metrics: Metrics) -> Objection | None:
+    """Rule 1, second half: an output that is NaN all over proves nothing."""
+    if not metrics.size or metrics.nan_both != metrics.size:
+        return None
+    return Objection(Verdict.UNVERIFIED, "every value is NaN on both sides: there is nothing to compare")
 
-    Infinite where the two cannot be compared: one numeric kind against another, or NaN at other places.
-    """
-    if (a.dtype.kind in "biu") != (b.dtype.kind in "biu"):
-        return float("inf")
-    index = np.unravel_index(np.unique(np.linspace(0, max(a.size - 1, 0), _SAMPLE).astype(np.int64)), a.shape)
-    x, y = (values[index].astype(np.float64) if values.size else np.empty(0) for values in (a, b))
-    finite = np.isfinite(x)
-    if not np.array_equal(finite, np.isfinite(y)):
-        return float("inf")
-    x, y = x[finite], y[finite]
-    with np.errstate(over="ignore", invalid="ignore"):
-        gap = float(np.abs(x - y).mean()) if x.size else 0.0
-        spread = float(np.abs(x - np.median(x)).mean()) if x.size else 0.0
-    if gap == 0.0:
-        return 0.0
-    return gap / spread if spread > 0.0 else float("inf")
+
+def changed_integers(case: Case, metrics: Metrics) -> Objection | None:
+    """Rule 5: integers and bools are exact."""
+    if case.reference.dtype.kind == "f" or not metrics.differing:
+        return None
+    reason = (
+        f"{metrics.differing} of {metrics.size} {case.reference_dtype} values differ, the most at {metrics.worst}: "
+        f"{metrics.worst_reference} against {metrics.worst_candidate}"
+    )
+    layout = find_permutation(case.reference, case.candidate, 0.0)
+    if layout is not None:
+        return Objection(Verdict.BREAK, f"{reason}; matches after transpose {layout}", layout)
+    return Objection(Verdict.BREAK, reason)
+
+
+BEFORE_MEASURING = (changed_shape, changed_dtype, not_deterministic)
+AFTER_MEASURING = (moved_nonfinite, nothing_to_compare, changed_integers)
+
+
+def value_notes(metrics: Metrics) -> tuple[Note, ...]:
+    """Return what must never stay silent although no rule objects: NaN, Inf or no values at all, on both sides."""
+    size = metrics.size
+    found = (
+        (metrics.nan_both, "nan-on-both-sides", f"{metrics.nan_both} of {size} values are NaN on both sides"),
+        (metrics.inf_both, "inf-on-both-sides", f"{metrics.inf_both} of {size} values are infinite on both sides"),
+        (not size, "empty", "the output has no elements, on both sides"),
+    )
+    return tuple(Note(kind, text) for holds, kind, text in found if holds)

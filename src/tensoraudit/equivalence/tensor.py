@@ -1,44 +1,34 @@
-"""Compare one tensor: the structural rules in order, then the numbers. Knows nothing of other outputs.
-
-The rules are a table, `RULES`; the first that objects decides. What each may say:
-
-    changed_shape         break        shapes differ; with "matches after transpose" where that is so (rules 2, 6)
-    changed_dtype         break        dtypes differ; the values are compared after widening, for the report only (rule 3)
-    not_deterministic     unverified   a side differs from itself between two runs (rule 8)
-    moved_nonfinite       break        NaN or Inf on one side only or at other places (rule 1)
-    nothing_to_compare    unverified   every value is NaN on both sides, so that agreement would mean nothing (rule 1)
-"""
+"""Compare one output: the structural rules in order, then the numbers. Knows nothing of other outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-
-from tensoraudit.equivalence.blocks import Array, Index, blocks, largest_difference
-from tensoraudit.equivalence.decisions import decide
+from tensoraudit.equivalence.blocks import Index
+from tensoraudit.equivalence.case import Case, Note
+from tensoraudit.equivalence.decisions import class_axes, decide
 from tensoraudit.equivalence.floor import NoiseFloor, noise_floor
-from tensoraudit.equivalence.layout import find_permutation, matches_after_reshape
+from tensoraudit.equivalence.layout import find_permutation
 from tensoraudit.equivalence.metrics import Metrics, measure
+from tensoraudit.equivalence.structure import AFTER_MEASURING, BEFORE_MEASURING, Objection, repeats, value_notes
 from tensoraudit.equivalence.tolerance import Tolerance
 from tensoraudit.equivalence.verdict import Judgement, Verdict, is_loss, judge, noise_limit
 
+__all__ = ["Case", "Note", "TensorComparison", "compare_tensor", "repeats", "tie_of"]
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something a report must say beside the verdict. `kind` is stable and machine-readable, `text` one plain sentence."""
-
-    kind: str
-    text: str
+# A floor above this share of the largest value means that the reference itself has lost its digits.
+_ILL_CONDITIONED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class TensorComparison:
-    """What is known about one output. `layout` is the axis order that makes the candidate match, a diagnosis and no pass.
+    """What is known about one output.
 
-    `metrics` is None where the structure already differs; `floor` and `error_ratio` are None for integers and where no run
-    stands behind the floor.
+    `reason` is one sentence with the numbers. `metrics` is None where shape or dtype already differ. `floor` is None
+    for integers and for equal bits; `error_ratio` also where no run stands behind the floor or the reference is zero
+    all over. `top1_changes` is None where the tensor has no class axis. `layout` is the axis order after which the
+    candidate would match: a diagnosis, never a pass.
     """
 
     name: str
@@ -56,61 +46,42 @@ class TensorComparison:
         raise TypeError("a comparison is no yes or no: look at .verdict, where `unverified` is not a pass")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Everything given about one tensor. Dtypes are logical names: "bfloat16" may be carried in float32."""
-
-    name: str
-    candidate_name: str
-    reference: Array
-    candidate: Array
-    reference_dtype: str
-    candidate_dtype: str
-    tolerance: Tolerance
-    oracle: Array | None = None
-    perturbed: Sequence[Array] = ()
-    reference_repeat: Array | None = None
-    candidate_repeat: Array | None = None
-    notes: tuple[Note, ...] = ()
-
-
 def compare_tensor(case: Case) -> TensorComparison:
-    """Compare one output; index outputs that differ come out as `break` here and are looked at again with their scores."""
-    for rule in (changed_shape, changed_dtype, not_deterministic):
-        if (found := rule(case)) is not None:
-            return found
-    metrics = measure(case.reference, case.candidate)
-    notes = _nonfinite_notes(metrics) + _empty_notes(metrics)
-    for check in (moved_nonfinite, nothing_to_compare):
-        if (judgement := check(metrics)) is not None:
-            return _result(case, judgement, metrics=metrics, notes=notes)
-    if metrics.identical_bits or case.reference.dtype.kind != "f":
-        return _result(case, _judge_exact(case, metrics), metrics=metrics, notes=notes)
-    return _compare_floats(case, metrics, notes)
+    """Compare one output. An index output that differs is a `break` here; `comparison` then looks at its scores."""
+    for before in BEFORE_MEASURING:
+        if (objection := before(case)) is not None:
+            return _objected(case, objection)
+    metrics = _in_ulps_of(case.reference_dtype, measure(case.reference, case.candidate))
+    case = replace(case, notes=case.notes + value_notes(metrics))
+    for after in AFTER_MEASURING:
+        if (objection := after(case, metrics)) is not None:
+            return _objected(case, objection, metrics)
+    if metrics.identical_bits:
+        same = Judgement(Verdict.IDENTICAL, "every bit is equal")
+        decides = case.reference.dtype.kind == "f" and class_axes(case.reference.shape)
+        return _result(case, same, metrics=metrics, top1_changes=0 if decides else None, notes=case.notes)
+    return _compare_floats(case, metrics)
 
 
-def _compare_floats(case: Case, metrics: Metrics, notes: tuple[Note, ...]) -> TensorComparison:
+def _compare_floats(case: Case, metrics: Metrics) -> TensorComparison:
     a, b, tolerance = case.reference, case.candidate, case.tolerance
     floor = noise_floor(a, b, case.reference_dtype, metrics, oracle=case.oracle, perturbed=case.perturbed)
-    if floor.source != "oracle":
-        notes += (Note("no-oracle", _NO_ORACLE[floor.source]),)
     loss = is_loss(metrics, floor, tolerance)
     decisions = decide(a, b, tie=tie_of(floor, tolerance), scale=floor.scale, loss=loss)
     judgement = judge(metrics, floor, tolerance, decisions)
-    layout = find_permutation(a, b, _close(floor, tolerance)) if loss else None
+    close = max(tolerance.linf, noise_limit(floor, tolerance) * floor.value)
+    layout = find_permutation(a, b, close) if loss else None
     if layout is not None:
         judgement = Judgement(Verdict.BREAK, f"the layout differs: matches after transpose {layout}")
-    return TensorComparison(
-        name=case.name,
-        candidate_name=case.candidate_name,
-        verdict=judgement.verdict,
-        reason=judgement.reason,
+    return _result(
+        case,
+        judgement,
         metrics=metrics,
         floor=floor,
-        error_ratio=floor.error_ratio if floor.measured else None,
+        error_ratio=floor.error_ratio if floor.measured and not floor.zero_reference else None,
         top1_changes=decisions.top1_changes if decisions.axis is not None else None,
         layout=layout,
-        notes=case.notes + notes,
+        notes=case.notes + _floor_notes(floor),
     )
 
 
@@ -119,121 +90,34 @@ def tie_of(floor: NoiseFloor, tolerance: Tolerance) -> float:
     return 2.0 * noise_limit(floor, tolerance) * floor.value
 
 
-def _close(floor: NoiseFloor, tolerance: Tolerance) -> float:
-    return max(tolerance.linf, noise_limit(floor, tolerance) * floor.value)
-
-
 _NO_ORACLE = {
-    "perturbation": "no double-precision run of the reference: the floor is how far the reference moves when its inputs "
-    "move by one unit in the last place",
-    "dtype": "neither a double-precision run nor perturbed runs of the reference: judged by the tolerance alone",
+    "perturbation": "no double-precision run of the reference: the floor is how far it moves with inputs one unit in "
+    "the last place away",
+    "dtype": "neither a double-precision run nor perturbed runs of the reference: the floor is one rounding",
 }
 
 
-def changed_shape(case: Case) -> TensorComparison | None:
-    """Rules 2 and 6: nothing is broadcast; a permuted layout is named."""
-    a, b = case.reference, case.candidate
-    if a.shape == b.shape:
-        return None
-    within = case.tolerance.linf if a.dtype.kind == "f" else 0.0
-    layout = find_permutation(a, b, within)
-    reason = f"the shape changes from {list(a.shape)} to {list(b.shape)}"
-    if layout is not None:
-        reason += f"; matches after transpose {layout}"
-    elif matches_after_reshape(a, b, within):
-        reason += "; the values agree one by one, so that a reshape is missing"
-    return _result(case, Judgement(Verdict.BREAK, reason), layout=layout)
-
-
-def changed_dtype(case: Case) -> TensorComparison | None:
-    """Rule 3: no cast before this check."""
-    before, after = case.reference_dtype, case.candidate_dtype
-    if before == after and case.reference.dtype == case.candidate.dtype:
-        return None
-    gap = largest_difference(case.reference, case.candidate)
-    reason = f"the dtype changes from {before} to {after}; widened to float64, the values differ by at most {gap:.2g}"
-    return _result(case, Judgement(Verdict.BREAK, reason), notes=(Note("dtype-changed", reason),))
-
-
-def not_deterministic(case: Case) -> TensorComparison | None:
-    """Rule 8: a side that differs from itself cannot be compared with another."""
-    for side, first, second in (
-        ("reference", case.reference, case.reference_repeat),
-        ("candidate", case.candidate, case.candidate_repeat),
-    ):
-        if second is not None and not repeats(first, second):
-            reason = f"not deterministic: the {side} gives other values when it runs again on the same input"
-            return _result(case, Judgement(Verdict.UNVERIFIED, reason))
-    return None
-
-
-def repeats(first: Array, second: Array) -> bool:
-    """Tell whether two runs gave the same values; NaN equals NaN, whatever its payload."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    for _, (a, b) in blocks(first, second):
-        same = a == b
-        if not same.all() and not (a.dtype.kind == "f" and (same | (np.isnan(a) & np.isnan(b))).all()):
-            return False
-    return True
-
-
-def moved_nonfinite(metrics: Metrics) -> Judgement | None:
-    """Rule 1, first half."""
-    if not metrics.nan_mismatches and not metrics.inf_mismatches:
-        return None
-    what = [f"{n} {kind}" for n, kind in ((metrics.nan_mismatches, "NaN"), (metrics.inf_mismatches, "Inf")) if n]
-    at = f"first at {metrics.first_mismatch}"
-    return Judgement(Verdict.BREAK, f"{' and '.join(what)} on one side only, {at}")
-
-
-def nothing_to_compare(metrics: Metrics) -> Judgement | None:
-    """Rule 1, second half: an output that is NaN all over proves nothing."""
-    if metrics.nan_both == metrics.size and metrics.size:
-        return Judgement(Verdict.UNVERIFIED, "every value is NaN on both sides: there is nothing to compare")
-    return None
-
-
-def _nonfinite_notes(metrics: Metrics) -> tuple[Note, ...]:
+def _floor_notes(floor: NoiseFloor) -> tuple[Note, ...]:
     notes = []
-    if metrics.nan_both:
-        text = f"{metrics.nan_both} of {metrics.size} values are NaN on both sides, at the same places"
-        notes.append(Note("nan-on-both-sides", text))
-    if metrics.inf_both:
-        text = f"{metrics.inf_both} of {metrics.size} values are the same infinity on both sides"
-        notes.append(Note("inf-on-both-sides", text))
+    if floor.source != "oracle":
+        notes.append(Note("no-oracle", _NO_ORACLE[floor.source]))
+    if floor.value > max(_ILL_CONDITIONED * floor.scale, 64 * floor.dtype_floor):
+        text = f"the reference itself is only known to {floor.value:.2g}, at a largest value of {floor.scale:.2g}"
+        notes.append(Note("ill-conditioned", f"{text}: a smaller error cannot be told from noise"))
     return tuple(notes)
 
 
-def _empty_notes(metrics: Metrics) -> tuple[Note, ...]:
-    return () if metrics.size else (Note("empty", "the output has no elements on both sides"),)
+def _in_ulps_of(dtype: str, metrics: Metrics) -> Metrics:
+    """ULP distances are counted in float32 where a narrower float is carried in it: 16 bits more than bfloat16 has."""
+    if metrics.max_ulp is None or dtype not in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        return metrics
+    return replace(metrics, max_ulp=metrics.max_ulp >> 16 if dtype == "bfloat16" else None)
 
 
-def _judge_exact(case: Case, metrics: Metrics) -> Judgement:
-    """Same bits, or rule 5: integers and bools in their own width."""
-    if metrics.identical_bits:
-        return Judgement(Verdict.IDENTICAL, "every bit is equal")
-    reason = (
-        f"{metrics.differing} of {metrics.size} {case.reference_dtype} values differ, the most at {metrics.worst}: "
-        f"{metrics.worst_reference} against {metrics.worst_candidate}"
-    )
-    return Judgement(Verdict.BREAK, reason)
+def _objected(case: Case, objection: Objection, metrics: Metrics | None = None) -> TensorComparison:
+    judgement = Judgement(objection.verdict, objection.reason)
+    return _result(case, judgement, metrics=metrics, layout=objection.layout, notes=case.notes + objection.notes)
 
 
-def _result(
-    case: Case,
-    judgement: Judgement,
-    *,
-    metrics: Metrics | None = None,
-    layout: Index | None = None,
-    notes: tuple[Note, ...] = (),
-) -> TensorComparison:
-    return TensorComparison(
-        name=case.name,
-        candidate_name=case.candidate_name,
-        verdict=judgement.verdict,
-        reason=judgement.reason,
-        metrics=metrics,
-        layout=layout,
-        notes=case.notes + notes,
-    )
+def _result(case: Case, judgement: Judgement, **known: Any) -> TensorComparison:
+    return TensorComparison(case.name, case.candidate_name, judgement.verdict, judgement.reason, **known)

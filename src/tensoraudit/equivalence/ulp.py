@@ -14,7 +14,8 @@ from tensoraudit.equivalence.blocks import BLOCK, Array
 
 
 class UlpKeys:
-    """Distances for floats of one width (2, 4 or 8 bytes) in blocks of at most `BLOCK` finite values; owns its buffers."""
+    """Distances for floats of one width (2, 4 or 8 bytes) in blocks of at most `BLOCK` finite values; owns its
+    buffers."""
 
     def __init__(self, itemsize: int) -> None:
         self.signed, self.unsigned = np.dtype(f"i{itemsize}"), np.dtype(f"u{itemsize}")

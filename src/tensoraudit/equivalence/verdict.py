@@ -9,9 +9,11 @@
 | break | a loss that changes a decision, or that is larger than the tensor's largest value |
 | unverified | could not be judged (given by the structural rules, never by this table) |
 
-A loss is an `error_ratio` over the noise limit. Where no floor was measured (neither oracle nor perturbed runs) the ratio to the
-dtype floor alone may excuse a difference but not prove a loss: there the tolerance has to be exceeded as well, or the
-difference must be larger than the tolerance's `guard` share of the largest value.
+A loss is an `error_ratio` over the noise limit, with two restrictions:
+
+1. A reference that is zero all over has no scale: an error within the absolute tolerance is no loss (rule 7).
+2. Where no floor was measured (neither oracle nor perturbed runs) the ratio to the dtype floor may excuse a difference
+   but not prove a loss: the tolerance has to be exceeded as well, or its `guard` share of the largest value.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Verdict(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the place in the order of badness; `unverified` is worse than any pass and better than a proven fault."""
+        """Return the place in the order of badness; `unverified` stands between the passes and the proven faults."""
         return _ORDER.index(self)
 
     @property
@@ -66,9 +68,11 @@ def is_loss(metrics: Metrics, floor: NoiseFloor, tolerance: Tolerance) -> bool:
     """Tell whether the error is more than noise."""
     if floor.error_ratio <= noise_limit(floor, tolerance):
         return False
-    if floor.measured or metrics.linf > tolerance.linf:
+    if metrics.linf > tolerance.linf:
         return True
-    return floor.scale > 0.0 and metrics.linf > tolerance.guard * floor.scale
+    if floor.zero_reference:
+        return False
+    return floor.measured or metrics.linf > tolerance.guard * floor.scale
 
 
 def judge(metrics: Metrics, floor: NoiseFloor, tolerance: Tolerance, decisions: Decisions) -> Judgement:

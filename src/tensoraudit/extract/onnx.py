@@ -119,7 +119,7 @@ def _signature(declared: Declarations, path: str, side: Side) -> tuple[tuple[Val
 
 
 def _damaged(path: Path, error: WireError) -> InputError:
-    return InputError(f"is no ONNX model, or is a damaged or truncated one ({error})", where=str(path), remedy=_EXPORT)
+    return InputError(f"cannot be read as an ONNX model: {error}", where=str(path), remedy=_EXPORT)
 
 
 def _cyclic(path: Path, graph: str, nodes: list[str]) -> InputError:

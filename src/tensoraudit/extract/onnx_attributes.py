@@ -54,9 +54,9 @@ def read_attribute(data: Buffer, start: int, end: int) -> Attribute:
         return attribute
     chosen = _value_field(parts)
     if chosen in _READERS:
-        wire, read = _READERS[chosen]
+        wires, read = _READERS[chosen]
         values = parts.get(chosen, [])
-        if any(each[0] not in (wire, BYTES) for each in values):
+        if any(each[0] not in wires for each in values):
             raise WireError(f"attribute {attribute.name!r} has a field of the wrong wire type")
         read(data, values, attribute)
     else:
@@ -75,11 +75,11 @@ def _last_text(data: Buffer, parts: list[Part] | None) -> str:
 
 
 def _float(data: Buffer, parts: list[Part], attribute: Attribute) -> None:
-    attribute.value = _float_values(data, parts[-1:] or [])[0] if parts else 0.0
+    attribute.value = _float_values(data, parts[-1:])[0] if parts else 0.0
 
 
 def _int(data: Buffer, parts: list[Part], attribute: Attribute) -> None:
-    attribute.value = signed(parts[-1][1]) if parts and parts[-1][0] == VARINT else 0
+    attribute.value = signed(parts[-1][1]) if parts else 0
 
 
 def _string(data: Buffer, parts: list[Part], attribute: Attribute) -> None:
@@ -151,11 +151,12 @@ def _too_many(count: int | None) -> Unknown:
     return Unknown(f"a list of {f'{count:,}' if count else 'many'} values, more than {MAX_NUMBERS:,}")
 
 
-_READERS: Final[dict[int, tuple[int, Callable[[Buffer, list[Part], Attribute], None]]]] = {
-    2: (FIXED32, _float), 3: (VARINT, _int), 4: (BYTES, _string), 5: (BYTES, _tensor), 6: (BYTES, _graph),
-    7: (FIXED32, _floats), 8: (VARINT, _ints), 9: (BYTES, _strings), 10: (BYTES, _tensors), 11: (BYTES, _graphs),
-    14: (BYTES, _type), 15: (BYTES, _types), 22: (BYTES, _sparse), 23: (BYTES, _sparse),
+_ONE: Final = (BYTES,)
+_READERS: Final[dict[int, tuple[tuple[int, ...], Callable[[Buffer, list[Part], Attribute], None]]]] = {
+    2: ((FIXED32,), _float), 3: ((VARINT,), _int), 4: (_ONE, _string), 5: (_ONE, _tensor), 6: (_ONE, _graph),
+    7: ((FIXED32, BYTES), _floats), 8: ((VARINT, BYTES), _ints), 9: (_ONE, _strings), 10: (_ONE, _tensors),
+    11: (_ONE, _graphs), 14: (_ONE, _type), 15: (_ONE, _types), 22: (_ONE, _sparse), 23: (_ONE, _sparse),
 }  # fmt: skip
-"""Field number of an AttributeProto: its wire type (repeated numbers may also be packed), and its reader."""
+"""Field number of an AttributeProto: its wire types (repeated numbers may be packed), and its reader."""
 _FIELD_OF_KIND: Final = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: 9, 9: 10, 10: 11, 11: 22, 12: 23, 13: 14, 14: 15}
 """AttributeProto.AttributeType to the field that holds its value."""

@@ -16,8 +16,8 @@ _STORED_AS_IS: Final = frozenset({_RAW, 4, 10})
 
 
 def tensor_fact(name: str, tensor: TensorHeader, path: str, side: Side) -> Tensor:
-    """Return where a tensor lies. `file` is the model's path, or the location of its external data as the model names it;
-    `offset` is None where the elements do not lie together."""
+    """Return where a tensor lies. `file` is the model's path, or the location of its external data as the model names
+    it; `offset` is None where the elements do not lie together."""
     dtype, size = dtype_name(tensor.dtype), tensor_bytes(tensor)
     file, offset, location = path, _inline_offset(tensor), "inline"
     if tensor.external is not None:
@@ -36,8 +36,8 @@ def tensor_fact(name: str, tensor: TensorHeader, path: str, side: Side) -> Tenso
 
 
 def size_problem(name: str, tensor: TensorHeader, graph: str) -> dict[str, Any] | None:
-    """Return a plain row when an inline tensor's data does not fit its dims. Only raw data has a known length; the other
-    fields encode numbers in varying lengths, so there nothing but missing data can be told."""
+    """Return a plain row when an inline tensor's data does not fit its dims. Only raw data has a known length; the
+    other fields encode numbers in varying lengths, so there nothing but missing data can be told."""
     size = tensor_bytes(tensor)
     if tensor.external is not None or size is None:
         return None

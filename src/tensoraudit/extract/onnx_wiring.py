@@ -95,4 +95,6 @@ class Wiring:
             place[index] = len(path)
             path.append(index)
             index = min({self._maker.get(name, -1) for name in self._reads[index]} & left)
-        return path[place[index] :][::-1]
+        circle = path[place[index] :][::-1]
+        first = circle.index(min(circle))
+        return circle[first:] + circle[:first]

@@ -118,7 +118,7 @@ def _key(fact: Node | Value) -> _GraphKey:
 
 
 def model_file(fact: Fact) -> str | None:
-    """Return the file of the model that a fact belongs to; a node may show a line of the source it came from instead."""
+    """Return the file of the model that a fact belongs to; a node may show a line of its source instead."""
     own = fact.file if isinstance(fact, Node) else None
     return own or getattr(fact, "at", Site()).path
 

@@ -7,9 +7,9 @@ kind only.
 
 from __future__ import annotations
 
-import builtins
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from tensoraudit.facts import (
@@ -32,6 +32,7 @@ from tensoraudit.facts import (
     Value,
     Variable,
 )
+from tensoraudit.facts.code_index import CodeIndex
 from tensoraudit.facts.graph_index import GraphIndex
 
 KINDS: Final[Mapping[type, str]] = {
@@ -78,8 +79,6 @@ ENVIRONMENT_KINDS: Final = frozenset({"package", "variable", "device"})
 _DOTTED: Final = frozenset({"class", "function"})
 """Kinds that are found by the last part of their name as well."""
 
-_BUILTINS: Final = frozenset(dir(builtins))
-
 
 def key_of(kind: str, fact: Fact) -> str:
     """Return the name that a fact of this kind is found by."""
@@ -111,10 +110,9 @@ class FactStore:
         self._by_kind: dict[str, list[Fact]] = defaultdict(list)
         self._keyed: dict[tuple[str, str], dict[str, list[Fact]]] = {}
         self._placed: dict[str, dict[str | None, dict[str, list[Fact]]]] = {}
-        self._scopes: dict[tuple[str | None, int], Scope] | None = None
-        self._classes: dict[tuple[str | None, str], ClassDef] | None = None
+        self._code: CodeIndex | None = None
         self._graphs: GraphIndex | None = None
-        self._roots: frozenset[str] | None = None
+        self._files: dict[tuple[str, str], frozenset[str]] | None = None
         self.add(facts)
 
     def add(self, facts: Iterable[Fact]) -> None:
@@ -132,14 +130,12 @@ class FactStore:
     def _forget(self, kinds: set[str]) -> None:
         self._keyed = {name: index for name, index in self._keyed.items() if name[0] not in kinds}
         self._placed = {kind: index for kind, index in self._placed.items() if kind not in kinds}
-        if "scope" in kinds:
-            self._scopes = None
-        if "class" in kinds:
-            self._classes = None
-        if kinds & {"node", "value", "model"}:
+        if kinds & {"scope", "class", "import"}:
+            self._code = None
+        if kinds & {"node", "value"}:
             self._graphs = None
-        if kinds & {"import", "scope"}:
-            self._roots = None
+        if "checkpoint" in kinds:
+            self._files = None
 
     def __len__(self) -> int:
         return sum(len(facts) for kind, facts in self._by_kind.items() if kind != "function")
@@ -157,7 +153,7 @@ class FactStore:
         several names files the fact under each."""
         name = (kind, field or KEYS[kind])
         if name not in self._keyed:
-            keys = self._base_keys if name == ("class", "bases") else _keys(*name)
+            keys: _Keys = self.code.bases if name == ("class", "bases") else _keys(*name)
             self._keyed[name] = _group(self.of(kind), keys)
         return self._keyed[name]
 
@@ -171,81 +167,14 @@ class FactStore:
             self._placed[kind] = {file: _group(facts, keys) for file, facts in files.items()}
         return self._placed[kind].get(path, {})
 
-    # Code
+    # Places
 
-    def scopes_around(self, fact: Fact) -> Iterator[Scope]:
-        """Yield the scopes around a fact in source, innermost first."""
-        if self._scopes is None:
-            scopes = [fact for fact in self.of("scope") if isinstance(fact, Scope)]
-            self._scopes = {(scope.at.path, scope.id): scope for scope in scopes}
-        path = site_of(fact).path
-        number = fact.parent if isinstance(fact, Scope) else getattr(fact, "scope", None)
-        while number is not None and (scope := self._scopes.get((path, number))) is not None:
-            yield scope
-            number = scope.parent
-
-    def innermost(self, fact: Fact, kind: str) -> Scope | None:
-        """Return the scope of this kind that a fact stands in; a function or class stands in its own."""
-        if isinstance(fact, Scope) and fact.kind == kind:
-            return fact
-        if isinstance(fact, ClassDef) and kind == "class":
-            return next((scope for scope in self._bodies() if self.class_of(scope) is fact), None)
-        return next((scope for scope in self.scopes_around(fact) if scope.kind == kind), None)
-
-    def _bodies(self) -> Iterator[Scope]:
-        return (fact for fact in self.of("scope") if isinstance(fact, Scope) and fact.kind == "class")
-
-    def class_of(self, scope: Scope) -> ClassDef | None:
-        """Return the class whose body `scope` is."""
-        classes = self._class_index()
-        return classes.get((scope.at.path, scope.name)) or classes.get((scope.at.path, scope.name.rpartition(".")[2]))
-
-    def bases(self, definition: ClassDef) -> tuple[str, ...]:
-        """Return the names of all bases, through classes of the project."""
-        found: dict[str, None] = {}
-        waiting = [(definition, base) for base in reversed(definition.bases)]
-        while waiting:
-            user, base = waiting.pop()
-            if base in found:
-                continue
-            found[base] = None
-            parent = self._class_named(base, user.at.path)
-            if parent is not None:
-                waiting.extend((parent, above) for above in reversed(parent.bases))
-        return tuple(found)
-
-    def _base_keys(self, definition: Any) -> tuple[str, ...]:
-        return self.bases(definition)
-
-    def _class_named(self, name: str, path: str | None) -> ClassDef | None:
-        """Find a class by a name used in `path`: one of the same file, or the only one of that last part and module."""
-        classes = self._class_index()
-        if (path, name) in classes:
-            return classes[path, name]
-        module, _, last = name.rpartition(".")
-        if not module:
-            return None
-        named = [fact for fact in self.keyed("class").get(last, ()) if isinstance(fact, ClassDef)]
-        return next((fact for fact in named if _module_of(fact.at.path).endswith(f".{module}")), None)
-
-    def _class_index(self) -> dict[tuple[str | None, str], ClassDef]:
-        if self._classes is None:
-            classes = [fact for fact in self.of("class") if isinstance(fact, ClassDef)]
-            self._classes = {(fact.at.path, fact.name): fact for fact in reversed(classes)}
-        return self._classes
-
-    def is_external(self, name: str) -> bool:
-        """Tell whether a dotted name begins with a builtin or a module from outside the project, so that it says which
-        object it is. A local variable, or a name of the project, may hold any object."""
-        if self._roots is None:
-            imported, own = (
-                {str(fact.module).partition(".")[0] for fact in self.of(kind)}  # type: ignore[union-attr]
-                for kind in ("import", "scope")
-            )
-            self._roots = frozenset(imported - own - {""}) | _BUILTINS
-        return name.partition(".")[0].partition("(")[0] in self._roots
-
-    # Graphs and environments
+    @property
+    def code(self) -> CodeIndex:
+        """The scopes and classes of all source."""
+        if self._code is None:
+            self._code = CodeIndex(self.of("scope"), self.of("class"), self.of("import"))
+        return self._code
 
     @property
     def graphs(self) -> GraphIndex:
@@ -256,10 +185,11 @@ class FactStore:
 
     def files_beside(self, tensor: Tensor) -> frozenset[str]:
         """Return the files of the checkpoint that a tensor lies in; its own file when no checkpoint names it."""
-        for fact in self.of("checkpoint"):
-            if isinstance(fact, Checkpoint) and tensor.file in fact.files and on_side(fact, tensor.side):
-                return frozenset(fact.files)
-        return frozenset({tensor.file})
+        if self._files is None:
+            checkpoints = [fact for fact in self.of("checkpoint") if isinstance(fact, Checkpoint)]
+            self._files = {(fact.side, file): frozenset(fact.files) for fact in checkpoints for file in fact.files}
+        own = frozenset({tensor.file})
+        return self._files.get((tensor.side, tensor.file)) or self._files.get(("both", tensor.file), own)
 
     def environment_read(self, side: str | None) -> bool:
         """Tell whether anything is known of the environment of a side (of either side when it is None). A package that
@@ -267,30 +197,26 @@ class FactStore:
         return any(on_side(fact, side) for kind in ENVIRONMENT_KINDS for fact in self.of(kind))
 
 
-def _keys(kind: str, field: str) -> Callable[[Any], tuple[str, ...]]:
-    """Return what files a fact under the values of `field`."""
-
-    def several(fact: Any) -> tuple[str, ...]:
-        value = getattr(fact, field)
-        return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else (str(value),)
-
-    def dotted(fact: Any) -> tuple[str, ...]:
-        name = str(fact.name)
-        last = name.rpartition(".")[2]
-        return (name,) if last == name else (name, last)
-
-    return dotted if kind in _DOTTED and field == "name" else several
+_Keys = Callable[[Any], str | tuple[str, ...]]
 
 
-def _group(facts: Iterable[Fact], keys: Callable[[Any], tuple[str, ...]]) -> dict[str, list[Fact]]:
+def _keys(kind: str, field: str) -> _Keys:
+    """Return what files a fact under the value or the values of `field`."""
+    return _dotted if kind in _DOTTED and field == "name" else attrgetter(field)
+
+
+def _dotted(fact: Any) -> str | tuple[str, ...]:
+    last = fact.name.rpartition(".")[2]
+    return fact.name if last == fact.name else (fact.name, last)
+
+
+def _group(facts: Iterable[Fact], keys: _Keys) -> dict[str, list[Fact]]:
     groups: dict[str, list[Fact]] = defaultdict(list)
     for fact in facts:
-        for key in keys(fact):
-            groups[key].append(fact)
+        found = keys(fact)
+        if isinstance(found, str):
+            groups[found].append(fact)
+        else:
+            for key in dict.fromkeys(found):
+                groups[key].append(fact)
     return dict(groups)
-
-
-def _module_of(path: str | None) -> str:
-    """Return the dotted form of a path, with a dot before it, for comparison with the end of a module's name."""
-    stem = (path or "").removesuffix(".py").removesuffix("/__init__")
-    return "." + stem.replace("/", ".")

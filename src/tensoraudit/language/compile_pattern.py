@@ -96,7 +96,8 @@ class PatternCompiler:
             names = compile_names(value, other)
         except Wrong:
             return None  # the field's own test reports it
-        return None if any(name.loose for name in names) else (other, names)
+        # The standard domain "" holds nearly every node, so that it finds nothing.
+        return None if any(name.loose or not name.text for name in names) else (other, names)
 
     def _findable(self, tree: Table, pattern: Pattern) -> None:
         loose = any(name.loose for name in pattern.names)

@@ -97,11 +97,11 @@ class _Walk:
 
     def _matches(self, entry: Entry, captures: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
         when, conditions = self.live[entry.rule.id], entry.alternative.pattern.conditions
+        self.context.captures = captures
         for fact in facts:
-            self.context.captures = captures
-            answer = min(when, certainty_of_name(fact), ask(conditions, fact, self.context))
+            answer = ask(conditions, fact, self.context)
             if answer is not NO:
-                yield self._match(entry, captures, fact, answer)
+                yield self._match(entry, captures, fact, min(when, certainty_of_name(fact), answer))
 
     def _renamed(self, entry: Entry, _: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
         """Facts that another field found are asked for their name too, which holds the captures."""

@@ -8,9 +8,9 @@ from typing import Any
 from tensoraudit.facts import ABSENT, ClassDef, Name, Unknown
 from tensoraudit.facts.graph_index import UNSURE
 from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
-from tensoraudit.language.operators import Test
+from tensoraudit.language.equality import Test
 from tensoraudit.language.pattern import Question
-from tensoraudit.language.schema import ANCHORS, ARGUMENT, COMMON, DATA
+from tensoraudit.language.schema import ANCHORS, ARGUMENT, COMMON, CONSTANT, DATA
 
 Getter = Callable[[Any, FactStore], Any]
 
@@ -20,11 +20,11 @@ def field_getter(kind: str, field: str) -> Getter:
     if field == "path":
         return lambda fact, store: site_of(fact).path or ABSENT
     if field == "bases":
-        return lambda fact, store: store.bases(fact) if isinstance(fact, ClassDef) else ABSENT
+        return lambda fact, store: store.code.bases(fact) if isinstance(fact, ClassDef) else ABSENT
     if field in ("name", KEYS[kind]) and field not in ANCHORS[kind]:
         return lambda fact, store: key_of(kind, fact)
     types = {**COMMON, **ANCHORS[kind]}
-    if types.get(field) in (DATA, ARGUMENT):
+    if types.get(field) in (DATA, ARGUMENT, CONSTANT):
         return lambda fact, store: getattr(fact, field)
 
     def read(fact: Any, store: FactStore) -> Any:

@@ -31,7 +31,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 def identity(rule: str, kind: str, fact: Fact, store: FactStore) -> str:
     """Return the text that names a finding, before its ordinal."""
-    scope = next((scope.name for scope in store.scopes_around(fact)), "")
+    scope = next((scope.name for scope in store.code.scopes_around(fact)), "")
     own = [f"{field}={_text(getattr(fact, field))}" for field in _PARTS.get(kind, ())]
     file = "" if isinstance(fact, Node | Value | Measurement) else _file(site_of(fact).path)
     return "\n".join([rule, side_of(fact), file, scope, KEYS[kind], key_of(kind, fact), *own])

@@ -34,19 +34,19 @@ def negate(answer: Truth) -> Truth:
 
 def all_of(answers: Iterable[Truth]) -> Truth:
     """Return the least answer; yes over nothing. Stops at the first no."""
-    least = YES
+    unknown = False
     for answer in answers:
         if answer is NO:
             return NO
-        least = min(least, answer)
-    return least
+        unknown |= answer is UNKNOWN
+    return UNKNOWN if unknown else YES
 
 
 def any_of(answers: Iterable[Truth]) -> Truth:
     """Return the greatest answer; no over nothing. Stops at the first yes."""
-    greatest = NO
+    unknown = False
     for answer in answers:
         if answer is YES:
             return YES
-        greatest = max(greatest, answer)
-    return greatest
+        unknown |= answer is UNKNOWN
+    return UNKNOWN if unknown else NO

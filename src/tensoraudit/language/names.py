@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_WILDCARDS = 6
 """Backtracking grows with the power of the wildcards; no sensible pattern has more than three."""
@@ -46,6 +47,7 @@ class NamePattern:
 _NO_CAPTURES: Mapping[str, str] = {}
 
 
+@lru_cache(maxsize=4096)
 def compile_name(text: str) -> NamePattern:
     """Compile `text`. Raises ValueError when it has more than `MAX_WILDCARDS` wildcards or an unfinished brace."""
     parts = [(part, _PARTS.fullmatch(part) is not None) for part in _PARTS.split(text)]

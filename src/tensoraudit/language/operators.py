@@ -7,7 +7,6 @@ not known it is unknown; only `present`, `literal`, `name` and `not` look at tho
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,18 +18,11 @@ from tensoraudit.facts.graph_index import UNSURE
 from tensoraudit.facts.store import FactStore
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Leaf, Table, Tree, plain
+from tensoraudit.language.equality import EXACT, Test, among, equal, equal_to, known, says_which
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, all_of, any_of, negate, truth
 from tensoraudit.language.names import NamePattern, compile_name
 from tensoraudit.language.problems import Wrong, nearest
-from tensoraudit.language.schema import (
-    DIMENSION,
-    NUMBER,
-    RECORD,
-    VALUE_FIELDS,
-    FieldType,
-)
-
-Test = Callable[[Any, FactStore], Truth]
+from tensoraudit.language.schema import CONSTANT, DIMENSION, NUMBER, RECORD, VALUE_FIELDS, FieldType
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "lt": lambda value, bound: value < bound,
@@ -63,45 +55,6 @@ def compile_names(tree: Tree, what: str) -> tuple[NamePattern, ...]:
     return tuple(_name_pattern(item, what) for item in trees)
 
 
-def known(answer: Callable[[Any], Truth]) -> Test:
-    """Return the test that answers no on an absent value, unknown on one not known, and else asks `answer`."""
-
-    def test(value: Any, store: FactStore) -> Truth:
-        if value is ABSENT:
-            return NO
-        if isinstance(value, Unknown | Name):
-            return UNKNOWN
-        return answer(value)
-
-    return test
-
-
-def equal(value: Any, wanted: Any, symbolic: bool = False) -> Truth:
-    """Compare by value and type. `symbolic`: a text stands for a number that is not known (a dimension's name).
-
-    Floats are compared after rounding to float32, the precision in which graphs store attributes: 0.1 in a rule is
-    0.100000001 in a file.
-    """
-    if isinstance(value, Unknown | Name):
-        return UNKNOWN
-    if isinstance(wanted, tuple):
-        if not isinstance(value, list | tuple) or len(value) != len(wanted):
-            return NO
-        return all_of(equal(one, other, symbolic) for one, other in zip(value, wanted, strict=True))
-    if symbolic and isinstance(value, str) and type(wanted) is int:
-        return UNKNOWN
-    if type(value) is not type(wanted):
-        return NO
-    return truth(value == wanted or (isinstance(wanted, float) and _rounded(value) == _rounded(wanted)))
-
-
-def _rounded(number: float) -> bytes:
-    try:
-        return struct.pack("f", number)
-    except OverflowError:  # finite, but too large for float32
-        return struct.pack("d", number)
-
-
 def _frozen(data: Any) -> Any:
     return tuple(_frozen(item) for item in data) if isinstance(data, list) else data
 
@@ -118,14 +71,7 @@ def _name_pattern(tree: Tree, what: str) -> NamePattern:
 
 def _equal_to(tree: Tree, kind: FieldType) -> Test:
     wanted = _operand(tree, kind)
-    symbolic = kind is DIMENSION or kind.element is DIMENSION
-
-    def test(value: Any, store: FactStore) -> Truth:
-        if value is ABSENT or (isinstance(value, Name) and _says_which(value, store)):
-            return NO
-        return equal(value, wanted, symbolic)
-
-    return test
+    return equal_to(wanted, symbolic=kind is DIMENSION or kind.element is DIMENSION)
 
 
 def _in_range(tree: Tree, kind: FieldType) -> Test:
@@ -163,6 +109,10 @@ def _one_of(tree: Items, kind: FieldType) -> Test:
     if not tree.items:
         raise Wrong(tree, "an empty list means one of nothing, which never holds")
     tests = [compile_test(item, kind) for item in tree.items]
+    if kind.short == "equal" and kind is not DIMENSION and all(isinstance(item, Leaf) for item in tree.items):
+        words = {(type(item.value), item.value) for item in tree.items if isinstance(item, Leaf)}
+        if all(type_ in EXACT for type_, _ in words):
+            return among(frozenset(words))
     return lambda value, store: any_of(test(value, store) for test in tests)
 
 
@@ -294,15 +244,9 @@ def _name(tree: Tree, kind: FieldType) -> Test:
             return NO
         if any(pattern.match(value.name) is not None for pattern in patterns):
             return YES
-        return NO if _says_which(value, store) else UNKNOWN
+        return NO if says_which(value, store) else UNKNOWN
 
     return test
-
-
-def _says_which(name: Name, store: FactStore) -> bool:
-    """Tell whether a name says which object it is: an attribute of a module from outside the project, as it stands. A
-    variable, the result of a call or an item may be any object."""
-    return store.is_external(name.name) and not {"(", "["} & set(name.name)
 
 
 def _rank(tree: Tree, kind: FieldType) -> Test:
@@ -320,8 +264,10 @@ def _dim(tree: Tree, kind: FieldType) -> Test:
 # Lists
 
 
-def _elements(value: Any) -> Any:
-    """Return the elements of a list (the keys of a mapping); None when it is neither."""
+def _elements(value: Any, kind: FieldType) -> Any:
+    """Return the elements of a list (the keys of a mapping, every number of a constant); None when it is neither."""
+    if kind is CONSTANT and isinstance(value, tuple):
+        return [number for part in value for number in (_elements(part, kind) if isinstance(part, tuple) else (part,))]
     return value if isinstance(value, list | tuple | Mapping) else None
 
 
@@ -332,7 +278,7 @@ def _quantifier(combine: Callable[[Any], Truth]) -> Callable[[Tree, FieldType], 
         def test(value: Any, store: FactStore) -> Truth:
             if isinstance(value, Unknown | Name):
                 return UNKNOWN
-            elements = _elements(value)
+            elements = _elements(value, kind)
             return NO if elements is None else combine(inner(element, store) for element in elements)
 
         return test
@@ -349,7 +295,7 @@ def _count(tree: Tree, kind: FieldType) -> Test:
     def test(value: Any, store: FactStore) -> Truth:
         if isinstance(value, Unknown | Name):
             return UNKNOWN
-        elements = _elements(value)
+        elements = _elements(value, kind)
         if elements is None:
             return NO
         answers = [inner(element, store) for element in elements] if inner else [YES] * len(elements)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensoraudit.facts import Fact
 from tensoraudit.facts.store import FactStore, key_of
-from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
+from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, all_of
 from tensoraudit.language.names import NamePattern
 
 
@@ -58,13 +58,7 @@ class Pattern:
 
 def ask(conditions: Iterable[Condition], fact: Any, context: Context) -> Truth:
     """Return the least answer of the conditions, stopping at the first no."""
-    least = YES
-    for condition in conditions:
-        answer = condition.test(fact, context)
-        if answer is NO:
-            return NO
-        least = min(least, answer)
-    return least
+    return all_of(condition.test(fact, context) for condition in conditions)
 
 
 def ask_pattern(pattern: Pattern, fact: Fact, context: Context) -> Truth:

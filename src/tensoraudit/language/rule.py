@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tensoraudit.language.document import Table
+from tensoraudit.language.equality import Test
 from tensoraudit.language.example import Example
-from tensoraudit.language.operators import Test
 from tensoraudit.language.pattern import Condition, Pattern
 from tensoraudit.language.templates import Template
 

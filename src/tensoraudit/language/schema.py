@@ -43,6 +43,7 @@ STORE: Final = FieldType("kind of write", _EVERYWHERE, scalars=(str,), words=("s
 ROLE: Final = FieldType("role", _EVERYWHERE, scalars=(str,), words=("input", "output", "initializer", "intermediate"))
 DATA: Final = FieldType("value", _DATA)
 ARGUMENT: Final = FieldType("argument", _DATA | {"literal", "name"})
+CONSTANT: Final = FieldType("constant", _DATA)
 DIMENSION: Final = FieldType("dimension", _EVERYWHERE | _ORDER | {"dim", "regex"}, scalars=(int, str))
 SHAPE: Final = FieldType("shape", _EVERYWHERE | _QUANTIFIERS | {"rank", "index"}, DIMENSION, short="refused")
 TEXTS: Final = FieldType("list of texts", _EVERYWHERE | _QUANTIFIERS | {"contains", "index"}, TEXT)
@@ -53,7 +54,7 @@ NUMBER_BY_KEY: Final = FieldType("numbers by key", frozenset(), entries=NUMBER)
 ARGUMENTS: Final = FieldType("arguments", frozenset(), entries=ARGUMENT)
 
 VALUE_FIELDS: Final[Mapping[str, FieldType]] = {
-    "name": TEXT, "role": ROLE, "dtype": TEXT, "shape": SHAPE, "constant": DATA, "graph": TEXT,
+    "name": TEXT, "role": ROLE, "dtype": TEXT, "shape": SHAPE, "constant": CONSTANT, "graph": TEXT,
 }  # fmt: skip
 """The fields of a value, where it is an element of a list or an end of an edge."""
 RECORD: Final = FieldType("value of a graph", _EVERYWHERE)
@@ -94,7 +95,12 @@ ANCHORS: Final[Mapping[str, Mapping[str, FieldType]]] = {
 SPARSE: Final = frozenset({"model", "checkpoint", "package", "variable", "device", "measurement", "class", "function"})
 """Kinds of which there are few, so that an anchor without a literal name costs nothing."""
 
-ALSO_INDEXED: Final[Mapping[str, str]] = {"class": "bases", "function": "decorators", "value": "role"}
+ALSO_INDEXED: Final[Mapping[str, str]] = {
+    "class": "bases",
+    "function": "decorators",
+    "node": "domain",
+    "value": "role",
+}
 """A second field that can find the facts of a kind when their name cannot."""
 
 FRAMEWORKS: Final = (

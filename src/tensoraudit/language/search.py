@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any
 
-from tensoraudit.facts import ABSENT, Fact, Name, Node, Tensor, Unknown, Value
+from tensoraudit.facts import ABSENT, Checkpoint, Fact, Name, Node, Tensor, Unknown, Value
 from tensoraudit.facts.graph_index import model_file
 from tensoraudit.facts.store import ENVIRONMENT_KINDS, FactStore, on_side, side_of, site_of
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
@@ -64,17 +64,36 @@ def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hi
     """Return the facts that answer at least unknown, before order is looked at."""
     place = _PLACES[search.place](anchor, context.store)
     side = _side(search, anchor)
-    captured = bool(search.pattern.captures) and tuple(sorted(context.captures.items()))
-    key = (id(search), place.key, side, captured)
-    if key not in context.memo:
-        candidates = _candidates(search.pattern, place, side, context)
-        # With `same` or an order any hit may be the one; without, two are enough: one may be the anchor itself.
-        hits = list(_asked(search, candidates, context, None if search.same or search.order else 2))
-        context.memo[key] = _joined(search, hits, context.store) if search.same else hits
+    key = (id(search), place.base, side)
+    groups = context.memo.get(key)
+    if groups is None:
+        groups = _grouped(search, place, side, context)
+        if not search.pattern.captures:  # with captures each anchor asks something else, through one look-up
+            context.memo[key] = groups
+    found = groups.get(place.own)
+    if found is None:
+        return ()
     if search.same:
-        return _partners(search, context.memo[key], anchor, context.store)
-    found: list[_Hit] = context.memo[key]
-    return found
+        return _partners(search, found, anchor, context.store)
+    hits: list[_Hit] = found
+    return hits
+
+
+def _grouped(search: Search, place: _Place, side: str | None, context: Context) -> dict[Hashable, Any]:
+    """Ask every candidate once and file it under each place that it stands in."""
+    candidates = _candidates(search.pattern, place, side, context)
+    if place.groups is None:
+        # With `same` or an order any hit may be the one; without, two are enough: one may be the anchor itself.
+        enough = None if search.same or search.order else 2
+        groups: dict[Hashable, list[_Hit]] = {place.own: list(_asked(search, candidates, context, enough))}
+    else:
+        groups = {}
+        for hit in _asked(search, candidates, context, None):
+            for group in place.groups(hit.fact):
+                groups.setdefault(group, []).append(hit)
+    if search.same:
+        return {group: _joined(search, hits, context.store) for group, hits in groups.items()}
+    return dict(groups)
 
 
 def _asked(search: Search, candidates: Iterable[Fact], context: Context, enough: int | None) -> Iterator[_Hit]:
@@ -95,7 +114,7 @@ def _candidates(pattern: Pattern, place: _Place, side: str | None, context: Cont
     seen: set[int] = set()
     for key in _matching_keys(names, index):
         for fact in index[key]:
-            if on_side(fact, side) and place.holds(fact) and id(fact) not in seen:
+            if on_side(fact, side) and id(fact) not in seen:
                 seen.add(id(fact))
                 yield fact
 
@@ -165,46 +184,43 @@ def _comparable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where to look: an index of facts by name, what a fact must fulfil to be there, and a key that names the place."""
+    """Where to look: an index of facts by name, and a key (`base`) that tells indexes apart. `groups` names the places
+    that a fact of that index stands in, None when all stand in one; `own` is the anchor's."""
 
-    key: Hashable
+    base: Hashable
     index: Callable[[str], Mapping[str, list[Fact]]]
-    holds: Callable[[Fact], bool]
-
-
-def _anywhere(_: Fact) -> bool:
-    return True
+    groups: Callable[[Fact], Iterable[Hashable]] | None = None
+    own: Hashable = None
 
 
 def _project(anchor: Fact | None, store: FactStore) -> _Place:
     del anchor
-    return _Place("project", store.keyed, _anywhere)
+    return _Place("project", store.keyed)
 
 
 def _module(anchor: Fact | None, store: FactStore) -> _Place:
     path = site_of(anchor).path if anchor is not None else None
-    return _Place(("module", path), lambda kind: store.in_file(kind, path), _anywhere)
+    return _Place(("module", path), lambda kind: store.in_file(kind, path))
 
 
 def _scope_of_kind(scope_kind: str) -> Callable[[Fact | None, FactStore], _Place]:
     def place(anchor: Fact | None, store: FactStore) -> _Place:
         module = _module(anchor, store)
-        if anchor is None:
-            return module
-        scope = store.innermost(anchor, scope_kind)
+        scope = None if anchor is None else store.code.innermost(anchor, scope_kind)
         if scope is None:
             # Code outside any function runs with the module; code outside any class has no class to look into.
-            return module if scope_kind == "function" else _Place("nowhere", lambda _: {}, _anywhere)
-        return _Place(
-            (scope_kind, scope.at.path, scope.id), module.index, lambda fact: scope in store.scopes_around(fact)
-        )
+            return module if scope_kind == "function" else _Place("nowhere", lambda _: {})
+
+        def groups(fact: Fact) -> Iterable[Hashable]:
+            return (around.id for around in store.code.scopes_around(fact))
+
+        return _Place((scope_kind, scope.at.path), module.index, groups, scope.id)
 
     return place
 
 
 def _graph(anchor: Fact | None, store: FactStore) -> _Place:
-    key = _graph_key(anchor)
-    return _Place(key, store.keyed, lambda fact: _graph_key(fact) == key)
+    return _Place("graph", store.keyed, lambda fact: (_graph_key(fact),), _graph_key(anchor))
 
 
 def _graph_key(fact: Fact | None) -> Hashable:
@@ -212,15 +228,20 @@ def _graph_key(fact: Fact | None) -> Hashable:
 
 
 def _model(anchor: Fact | None, store: FactStore) -> _Place:
-    path = model_file(anchor) if anchor is not None else None
-    return _Place(("model", path), store.keyed, lambda fact: model_file(fact) == path)
+    own = model_file(anchor) if anchor is not None else None
+    return _Place("model", store.keyed, lambda fact: (model_file(fact),), own)
 
 
 def _checkpoint(anchor: Fact | None, store: FactStore) -> _Place:
     if not isinstance(anchor, Tensor):
-        return _Place("checkpoint", store.keyed, _anywhere)
-    files = store.files_beside(anchor)
-    return _Place(("checkpoint", files), store.keyed, lambda fact: not isinstance(fact, Tensor) or fact.file in files)
+        return _Place("checkpoint", store.keyed)
+    return _Place("files", store.keyed, lambda fact: (_files(fact, store),), _files(anchor, store))
+
+
+def _files(fact: Fact, store: FactStore) -> Hashable:
+    if isinstance(fact, Checkpoint):
+        return frozenset(fact.files)
+    return store.files_beside(fact) if isinstance(fact, Tensor) else None
 
 
 _PLACES: Mapping[str, Callable[[Fact | None, FactStore], _Place]] = {

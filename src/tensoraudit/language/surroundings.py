@@ -33,7 +33,7 @@ def in_block(kind: str, names: Names) -> Question:
 def _head(block: Block, names: Names, store: FactStore) -> Truth:
     if names is None or any(_matches(names, name) for name in block.names):
         return YES
-    if block.kind == "with" and not (block.names and all(store.is_external(name) for name in block.names)):
+    if block.kind == "with" and not (block.names and all(store.code.is_external(name) for name in block.names)):
         return UNKNOWN
     return NO
 
@@ -52,7 +52,7 @@ def in_scope(around: Around) -> Question:
     """Ask whether one of the scopes around is of this kind, with these names, decorators and bases."""
 
     def test(fact: Fact, context: Context) -> Truth:
-        scopes = (scope for scope in context.store.scopes_around(fact) if scope.kind == around.kind)
+        scopes = (scope for scope in context.store.code.scopes_around(fact) if scope.kind == around.kind)
         return any_of(_fits(scope, around, context.store) for scope in scopes)
 
     return test
@@ -65,8 +65,8 @@ def _fits(scope: Scope, around: Around, store: FactStore) -> Truth:
         return NO
     if around.bases is None:
         return YES
-    definition = store.class_of(scope)
-    return UNKNOWN if definition is None else truth(_some(around.bases, store.bases(definition)))
+    definition = store.code.class_of(scope)
+    return UNKNOWN if definition is None else truth(_some(around.bases, store.code.bases(definition)))
 
 
 def _both(name: str) -> Iterable[str]:

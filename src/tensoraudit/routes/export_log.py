@@ -5,13 +5,14 @@ Nothing of it reaches the screen. Must not know what the messages mean; `failure
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from tensoraudit.routes.source import Place, frame_place, place, text_place
@@ -21,6 +22,9 @@ _TALKERS = ("torch", "onnx", "onnxscript", "onnx_ir")
 _GUARD = re.compile(r"^(?:eval|runtime_assert) (?P<condition>[^\[]+?) \[guard added\](?P<rest>.*)", re.DOTALL)
 _SYMBOL = re.compile(r"^create_symbol (?P<symbol>\w+) = \d+ for (?P<tensor>.+?)\.size\(\)\[(?P<axis>\d+)\]")
 _GUARD_LINE = re.compile(r"(?P<text>\S[^\n#]*)# (?P<path>[^\s:]+):(?P<line>\d+) in ")
+_UNNAMED = re.compile(r"\b(?:z?u|zuf|s)\d+\b")  # a symbol of no input's size: a value, nothing a user could look up
+
+_FIXED = re.compile(r"Eq\((?:[^,]*\.shape\[\d+\][^,]*), \d+\)$")
 
 # What exporters say about themselves, whatever the model is.
 _SMALL_TALK = re.compile(
@@ -33,29 +37,43 @@ _SMALL_TALK = re.compile(
 class ExportLog:
     """What was said during one export.
 
-    `warnings` are sentences with the user's line in front where one is known. `guards` are conditions on sizes that the
-    trace relied on, as {"condition", "source"}: for sizes that break one, the exported graph is another branch's.
+    `names` are the flat arguments in the order of the call. `warnings` are sentences with the user's line in front
+    where one is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self.warnings: list[str] = []
-        self.guards: list[dict[str, Any]] = []
-        self._symbols: dict[str, str] = {}
-        self._traces = 0
+        self._names = names
+        self._traces: list[_Trace] = []
+
+    @property
+    def guards(self) -> list[dict[str, Any]]:
+        """Conditions on sizes that the last trace relied on, as {"condition", "source"}: for sizes that break one, the
+        exported graph is another branch's."""
+        return self._traces[-1].guards if self._traces else []
 
     @property
     def fixed(self) -> dict[str, Place]:
-        """The conditions that fix a size to one value, with the lines that did."""
+        """The conditions that fix a size to one value, with the lines that did.
+
+        Of the first trace: when it fails, torch.onnx tries others, which know the lines less well.
+        """
+        guards = self._traces[0].guards if self._traces else []
         return {
-            guard["condition"]: guard["source"]
-            for guard in self.guards
-            if guard["condition"].startswith("Eq(") and guard["source"]
+            each["condition"]: each["source"] for each in guards if each["source"] and _FIXED.match(each["condition"])
         }
 
     @contextmanager
     def listen(self) -> Iterator[None]:
         """Collect everything that is said inside."""
-        with warnings.catch_warnings(), _own_handlers(self), _silent_stdout():
+        talk = io.StringIO()
+        with (
+            warnings.catch_warnings(),
+            _own_handlers(self),
+            _silent_stdout(),
+            redirect_stdout(talk),
+            redirect_stderr(talk),
+        ):
             warnings.simplefilter("always")
             warnings.showwarning = self._warned  # type: ignore[assignment]
             yield
@@ -76,30 +94,43 @@ class ExportLog:
             self.warnings.append(line)
 
     def shapes(self, text: str) -> None:
-        """Note a symbol or a condition on sizes, if the message is about one.
-
-        Only of the first trace: when it fails, torch.onnx tries others, which name things less well.
-        """
-        self._traces += text.startswith("create_env")
-        if self._traces > 1:
-            return
+        """Note a symbol or a condition on sizes, if the message is about one."""
         if found := _SYMBOL.match(text):
-            self._symbols[found["symbol"]] = f"{_plain(found['tensor'])}.shape[{found['axis']}]"
-        elif found := _GUARD.match(text):
-            self._guard(found["condition"], found["rest"])
+            # A new trace begins with the symbols of its inputs, before any condition.
+            if not self._traces or self._traces[-1].guards or found["symbol"] in self._traces[-1].symbols:
+                self._traces.append(_Trace())
+            self._traces[-1].symbols[found["symbol"]] = f"{self._plain(found['tensor'])}.shape[{found['axis']}]"
+        elif self._traces and (found := _GUARD.match(text)):
+            self._traces[-1].add(found["condition"], found["rest"])
 
-    def _guard(self, symbolic: str, rest: str) -> None:
-        condition = re.sub(r"\w+", lambda name: self._symbols.get(name[0], name[0]), symbolic)
-        if any(guard["condition"] == condition for guard in self.guards):
+    def _plain(self, tensor: str) -> str:
+        """The flat name of `L['states'][0]` (`states.0`) or of `L['flat_args'][1]`."""
+        flat = re.match(r"^L\['flat_args'\]\[(\d+)\]$", tensor)
+        if flat and int(flat[1]) < len(self._names):
+            return self._names[int(flat[1])]
+        return re.sub(r"\['?([^'\]]+)'?\]", r".\1", tensor.removeprefix("L")).lstrip(".")
+
+
+class _Trace:
+    """One attempt of torch.export: what its symbols stand for, and what it relied on."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, str] = {}
+        self.guards: list[dict[str, Any]] = []
+
+    def add(self, symbolic: str, rest: str) -> None:
+        condition = re.sub(r"\w+", lambda name: self.symbols.get(name[0], name[0]), symbolic)
+        if _UNNAMED.search(condition) or any(guard["condition"] == condition for guard in self.guards):
             return
         named = _GUARD_LINE.search(rest)
-        source = frame_place() or (place(named["path"], int(named["line"]), named["text"]) if named else None)
+        source = frame_place() or (place(_whole(named["path"]), int(named["line"]), named["text"]) if named else None)
         self.guards.append({"condition": condition, "source": source})
 
 
-def _plain(tensor: str) -> str:
-    """`L['states'][0]` as users write it: `states[0]`."""
-    return re.sub(r"\['([^']+)'\]", r".\1", tensor.removeprefix("L")).lstrip(".")
+def _whole(path: str) -> str:
+    """The log cuts the front off its paths; find the loaded file that ends so."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return next((file for file in files if file and file.endswith(path)), path)
 
 
 class _Listener(logging.Handler):

@@ -46,6 +46,7 @@ _OPERATORS = (
     re.compile(r"torch\.ops\.([\w.]+)"),
     re.compile(r"Exporting the operator '([\w:.]+)'"),
     re.compile(r"unrecognized namespace ([\w.]+::\w+)"),
+    re.compile(r"<CustomOpDef\(([\w.:]+)\)>"),
     re.compile(r"\b((?:aten|prim|quantized|torchvision)::[\w.]+)"),
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -96,7 +97,7 @@ def understand(
         remedy=remedy,
         stage=_stage(causes, text),
         operator=operator,
-        source=_source(more or error, text, nodes, (sources or {}) if fixed else {}),
+        source=_fixing_line(fixed, sources or {}) or _source(more or error, text, nodes),
         exception=type(root).__name__,
         traceback="".join(traceback.format_exception(type(error), error, error.__traceback__)),
         known=known is not None,
@@ -146,7 +147,7 @@ def _nodes(causes: list[BaseException]) -> Iterator[Any]:
 
 
 def _operator(text: str, nodes: list[Any]) -> str:
-    for pattern in _OPERATORS[:5]:
+    for pattern in _OPERATORS[:-1]:
         if found := pattern.search(text):
             return ".".join(part for part in found.groups() if part)
     for node in nodes:
@@ -154,7 +155,7 @@ def _operator(text: str, nodes: list[Any]) -> str:
             return str(node.kind())
         if node.op == "call_function":
             return str(node.target)
-    found = _OPERATORS[5].search(text)
+    found = _OPERATORS[-1].search(text)
     return found[1] if found else ""
 
 
@@ -164,9 +165,13 @@ def _node_place(node: Any) -> Place | None:
     return stack_place(node.meta.get("stack_trace"))
 
 
-def _source(error: BaseException, text: str, nodes: list[Any], sources: Mapping[str, Place]) -> Place | None:
-    if sources:
-        return next(iter(sources.values()))
+def _fixing_line(fixed: Mapping[str, Mapping[str, int]], sources: Mapping[str, Place]) -> Place | None:
+    """The line of the first condition on a dimension that was to vary."""
+    dims = [f"{name}.shape[{axis}]" for name, axes in fixed.items() for axis in axes]
+    return next((at for condition, at in sources.items() if any(dim in condition for dim in dims)), None)
+
+
+def _source(error: BaseException, text: str, nodes: list[Any]) -> Place | None:
     if found := text_place(text):
         return found
     for node in nodes:

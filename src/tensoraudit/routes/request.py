@@ -13,8 +13,9 @@ class Request:
 
     `model` is an `nn.Module`, `ScriptModule` or `ExportedProgram`; `args` and `kwargs` call it. `leaves` are the same
     arguments flat, by name and in the order of the call, and `refill` puts a flat sequence of the tensors among them
-    back into (args, kwargs). `dynamic` maps a flat name to {axis: dimension name}; `dynamic_shapes` says the same in the structure
-    of the arguments, as `torch.export` wants it. `weight_bytes` is the size of parameters and buffers.
+    back into (args, kwargs). `dynamic` maps a flat name to {axis: dimension name}; `dynamic_shapes` says the same in
+    the structure of the arguments, as `torch.export` wants it; `output_axes` is the same for outputs. `weight_bytes` is
+    the size of parameters and buffers.
     """
 
     model: Any

@@ -1,6 +1,7 @@
 """Find the user's own line: in a stack, in an exception, or in the text that a framework wrote about one.
 
-A place is plain JSON: {"path", "line", "text"}. Knows no framework beyond the folders whose frames are never the user's.
+A place is plain JSON: {"path", "line", "text"}. Knows no framework beyond the folders whose frames are never the
+user's.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def export(request: Request) -> dict[str, Any]:
     }
     torch.onnx.export(
         request.model,
-        tuple(request.args),
+        _args(request),
         request.path,
         kwargs=dict(request.kwargs) or None,
         verbose=False,
@@ -39,6 +39,12 @@ def export(request: Request) -> dict[str, Any]:
         **options,
     )
     return options
+
+
+def _args(request: Request) -> tuple[Any, ...]:
+    """The exporter takes a dict in the last place for keyword arguments, unless an empty one follows."""
+    swallowed = not request.kwargs and request.args and isinstance(request.args[-1], dict)
+    return (*request.args, {}) if swallowed else tuple(request.args)
 
 
 def more(request: Request, problem: BaseException) -> BaseException | None:

@@ -1,4 +1,4 @@
-"""PyTorch to ONNX by `torch.onnx.export(dynamo=False)`: TorchScript tracing (or the script itself) and its translation."""
+"""PyTorch to ONNX by `torch.onnx.export(dynamo=False)`: a TorchScript trace (or the script itself), translated."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch
 
 from tensoraudit.probes.protocol import Session
 from tensoraudit.probes.pytorch.devices import pinned
-from tensoraudit.probes.pytorch.loading import Loaded
+from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.model import Model, open_model
 from tensoraudit.probes.pytorch.samples import dynamic_dims, flat
 from tensoraudit.probes.pytorch.tensors import describe_leaf, dtype_name

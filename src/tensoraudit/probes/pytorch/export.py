@@ -27,8 +27,8 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
 
     The model goes in as it was handed over (training flag included), on the settings of a plain user. `dynamic` maps
     flat argument names to {axis: name}. The result names what was asked (`opset_requested`, `dynamic_requested`) beside
-    what the file says (`opset`, `dynamic_written`, `dynamic_lost`), the exporter's warnings, and `guards`: conditions on
-    sizes under which alone the traced branch holds, with the user's line.
+    what the file says (`opset`, `dynamic_written`, `dynamic_lost`), the exporter's warnings, and `guards`: conditions
+    on sizes under which alone the traced branch holds, with the user's line.
 
     Raises JobUnsupported for an unknown route, JobFailed with stage, operator, source, remedy and traceback.
     """
@@ -114,7 +114,7 @@ def dynamic_shapes(model: Model, call: Call, dynamic: Dynamic) -> dict[str, Any]
 def _convert(route: str, request: Request) -> tuple[ExportLog, dict[str, Any]]:
     module = import_module(ROUTES[route])
     seed_everything(0)
-    log = ExportLog()
+    log = ExportLog(list(request.leaves))
     try:
         with log.listen():
             options = module.export(request)

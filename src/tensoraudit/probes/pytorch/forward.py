@@ -11,7 +11,7 @@ import torch
 from tensoraudit.probes.protocol import JobError
 from tensoraudit.probes.pytorch.arguments import Signature
 from tensoraudit.probes.pytorch.devices import seed_everything
-from tensoraudit.probes.pytorch.loading import Loaded
+from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.memory import changed, restore, snapshot
 from tensoraudit.probes.pytorch.outputs import name_outputs
 from tensoraudit.routes.source import error_place, text_place

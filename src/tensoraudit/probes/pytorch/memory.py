@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +97,7 @@ def _same(a: Any, b: Any) -> bool:
         return bool(torch.equal(a, b)) or _same_with_nan(a, b)
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return False
-    return type(a) is type(b) and (a == b or (a != a and b != b))
+    return type(a) is type(b) and (a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b)))
 
 
 def _same_with_nan(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tensoraudit.probes.protocol import Session
 from tensoraudit.probes.pytorch.arguments import Signature, signature_of
-from tensoraudit.probes.pytorch.loading import Loaded, load
+from tensoraudit.probes.pytorch.loaded import Loaded
+from tensoraudit.probes.pytorch.loading import load
 from tensoraudit.probes.pytorch.samples import Sample, containers, read_samples
 from tensoraudit.probes.pytorch.tensors import get
 

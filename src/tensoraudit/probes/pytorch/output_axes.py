@@ -57,7 +57,7 @@ def _moved_axes(
 
 
 def longer(leaves: Mapping[str, Any], dynamic: Dynamic, label: str) -> dict[str, Any]:
-    """Return the inputs with one named dimension longer by one; the new entry repeats the first, so that ids stay valid."""
+    """Return the inputs with one named dimension longer by one; the new entry repeats the first: ids stay valid."""
     result = dict(leaves)
     for name, axes in dynamic.items():
         for axis, each in axes.items():

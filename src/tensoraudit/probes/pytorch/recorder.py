@@ -5,7 +5,6 @@ Knows how to listen, not what to keep: `keep` is asked for every event.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,11 +27,11 @@ _QUIET = frozenset({"aten._assert_tensor_metadata.default", "aten.detach.default
 class Recorder(EagerMode):
     """Collect events.
 
-    An event is {"index", "key", "op", "module", "call", "source", "outputs"}: `call` counts the calls of the module from
-    0, `key` (module, call, operator, how many of these before it in that call) stays the same in a trace of the same
-    model in another precision, where casts may come and go. When a module ends, an event {"op": "module"} with its
-    outputs follows. `outputs` has an entry per result: {"dtype", "shape"} and, if kept, the reference's fields; None for
-    what is no tensor.
+    An event is {"index", "key", "op", "module", "call", "source", "outputs"}: `call` counts the calls of the module
+    from 0, `key` (module, call, operator, how many of these before it in that call) stays the same in a trace of the
+    same model in another precision, where casts may come and go. When a module ends, an event {"op": "module"} with
+    its outputs follows. `outputs` has an entry per result: {"dtype", "shape"} and, if kept, the reference's fields;
+    None for what is no tensor.
     """
 
     def __init__(self, keep: Keep) -> None:
@@ -116,16 +115,11 @@ class Recorder(EagerMode):
         Walker(graph).run(*leaves, enable_io_processing=False)
 
 
-_SELF = re.compile(r"^L\['(?:self|fn|args\[0\])'\]\.?|\._modules\['([^']+)'\]")
-_CALL = re.compile(r"^(?P<path>.*?)(?:@(?P<call>\d+))?$")
-
-
 def _node_module(node: Any) -> tuple[str, int]:
-    """The module path of an exported node and which of its calls it was (`encoder@1` is the second)."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    """The module path of an exported node, and which of its calls it was (the stack's key ends in `@1` for the second)."""
+    stack = list((node.meta.get("nn_module_stack") or {}).items())
     if not stack:
         return "", 0
-    path = _SELF.sub(lambda found: f".{found[1]}" if found[1] else "", str(stack[-1][0])).lstrip(".")
-    found = _CALL.match(path)
-    assert found is not None
-    return found["path"], int(found["call"] or 0)
+    key, (path, _) = stack[-1]
+    call = key.rpartition("@")[2]
+    return str(path), int(call) if call.isdigit() else 0

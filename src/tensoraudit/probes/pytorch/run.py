@@ -25,10 +25,10 @@ Row = dict[str, Any]
 def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model on every input set, in eval mode, each time from its first state.
 
-    `repeat`: 2 runs a second time with another seed, so that random operators show. `oracle`: the same model and weights
-    in float64; None with `oracle_reason` when that is impossible or would not be one. `perturbations`: that many draws
-    with all floating inputs moved by one ULP; `perturbed_by` says "weights" for an input set of integers (token ids),
-    where the floating parameters move instead. A model that fails on an input set is data (`error`), not a failed job.
+    `repeat`: 2 runs a second time with another seed, so that random operators show. `oracle`: the same model and
+    weights in float64; None with `oracle_reason` when that is impossible or would not be one. `perturbations`: so many
+    draws with all floating inputs moved by one ULP; `perturbed_by` says "weights" for an input set of integers (token
+    ids), where the floating parameters move instead. A model that fails on an input set is data (`error`).
 
     Raises JobFailed when the model cannot be loaded, JobUnsupported when the device is not there.
     """

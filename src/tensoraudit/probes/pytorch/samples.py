@@ -2,9 +2,10 @@
 
 1. Looked for, in this order: `sample_inputs` on the factory, `<factory>_sample_inputs` in its file or module,
    `sample_inputs` there.
-2. It returns a tuple (by position), a dict (by name), a tensor or array, or a list of several of these. A dict whose keys
-   are no arguments is the one argument of a model that takes a dict.
-3. Dimensions that differ between samples are dynamic. `dynamic_shapes()` beside it, {argument: {axis: name}}, adds more.
+2. It returns a tuple (by position), a dict (by name), a tensor or array, or a list of several of these. A dict whose
+   keys are no arguments is the one argument of a model that takes a dict.
+3. Dimensions that differ between samples are dynamic. `dynamic_shapes()` beside it, {argument: {axis: name}}, adds
+   more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from tensoraudit.probes.protocol import JobFailed
 from tensoraudit.probes.pytorch.arguments import Signature, containers_of, flatten
-from tensoraudit.probes.pytorch.loading import Loaded
+from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.tensors import to_leaf
 from tensoraudit.probes.pytorch.user_code import user_error
 

@@ -116,7 +116,8 @@ class _Store:
         self.bytes += tensor.numel() * max(tensor.element_size(), 4 if tensor.is_floating_point() else 1)
         if self.bytes > self._budget:
             raise _OverBudget(
-                f"the selected values take more than {self._budget} bytes; {len(self._events)} of {len(self._select)} fitted",
+                f"the selected values take more than {self._budget} bytes; "
+                f"{len(self._events)} of {len(self._select)} fitted",
                 fitted=len(self._events),
                 bytes=self.bytes,
                 remedy="Ask for fewer values at a time.",

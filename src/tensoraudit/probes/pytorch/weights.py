@@ -1,4 +1,4 @@
-"""Load a file of weights into a module that a factory made: strictly, and without running what a pickle wants to run."""
+"""Load a file of weights into a module that a factory made: strictly, and without running what a pickle wants."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def _shapes(name: str, want: Any, have: Any) -> str:
 def _remedy(want: set[str], have: set[str]) -> str:
     for prefix in ("module.", "_orig_mod.", "model."):
         if {name.removeprefix(prefix) if name.startswith(prefix) else name for name in have} == want:
-            return f"The names in the file start with {prefix!r}: strip that prefix, or give a factory that wraps the model alike."
+            return (
+                f"The names in the file start with {prefix!r}: strip that prefix, or name a factory that wraps the "
+                "model in the same way."
+            )
     return "Name the factory that makes exactly this model (its sizes and options must be those of the training run)."
 
 
@@ -110,7 +113,7 @@ def _state(content: Any, path: str, key: str | None) -> Mapping[str, Any]:
     if key:
         return _at(content, path, key)
     if isinstance(content, torch.nn.Module):
-        return content.state_dict()
+        return content.state_dict()  # type: ignore[no-any-return]
     if isinstance(content, Mapping) and not _is_state(content):
         nested = [name for name, value in content.items() if _is_state(value)]
         if len(nested) == 1:
@@ -128,7 +131,7 @@ def _state(content: Any, path: str, key: str | None) -> Mapping[str, Any]:
 
 
 def _at(content: Any, path: str, key: str) -> Mapping[str, Any]:
-    value = content
+    value: Any = content
     for part in [key] if isinstance(content, Mapping) and key in content else key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             raise JobFailed(f"{Path(path).name} has nothing under {key!r}", remedy="Check the key of the state_dict.")

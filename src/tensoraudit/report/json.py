@@ -1,0 +1,195 @@
+"""The JSON report, schema `tensoraudit-report/1`: the one complete form of a result.
+
+Same result, same bytes: keys stand in a fixed order, free mappings are sorted, and what differs between two equal
+audits (`timings`, `seconds`, `peak_memory`) stands under its own keys. JSON has no NaN and no infinity; they become the
+texts "NaN", "Infinity" and "-Infinity".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.facts import Measurement, Site, Unknown
+from tensoraudit.findings.finding import Finding
+from tensoraudit.findings.result import SCHEMA, Conversion, Equivalence, FirstDivergence, Probe, Result
+from tensoraudit.findings.severity import order_key
+from tensoraudit.report.style import DEFAULT, Style
+
+_MOVING = frozenset({"timings", "seconds", "peak_memory"})
+_SITE = ("path", "line", "node", "tensor", "variable")
+
+
+def document(result: Result) -> dict[str, Any]:
+    """Return the report as plain data: dictionaries, lists, texts, numbers, booleans and None."""
+    return {
+        "schema": SCHEMA,
+        "tool": plain(result.tool),
+        "artifact": plain(result.artifact),
+        "targets": list(result.targets),
+        "grade": dict(result.grade),
+        "exit_code": result.exit_code,
+        "fail_on": result.fail_on,
+        "layers": {target: dict(cells) for target, cells in result.layers.items()},
+        "findings": [finding_data(finding) for finding in sorted(result.findings, key=order_key)],
+        "equivalence": [_equivalence(row) for row in result.equivalence],
+        "conversions": [_conversion(row) for row in result.conversions],
+        "probes": [_probe(row) for row in result.probes],
+        "suppressed": [
+            {"finding": finding_data(each.finding), "reason": each.reason, "by": each.by} for each in result.suppressed
+        ],
+        "settings": plain(result.settings),
+        "notes": list(result.notes),
+        "timings": plain(result.timings),
+    }
+
+
+def render(result: Result, style: Style = DEFAULT) -> str:
+    """Return the report as JSON text, complete whatever the style."""
+    return json.dumps(document(result), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def without_moving_parts(data: Any) -> Any:
+    """Return a report's data without what two equal audits do not share, so that they can be compared."""
+    if isinstance(data, dict):
+        return {key: without_moving_parts(value) for key, value in data.items() if key not in _MOVING}
+    return [without_moving_parts(value) for value in data] if isinstance(data, list) else data
+
+
+def finding_data(finding: Finding) -> dict[str, Any]:
+    """Return one finding as plain data."""
+    return {
+        "rule": finding.rule,
+        "title": finding.title,
+        "severity": finding.severity.value,
+        "state": finding.state.value,
+        "layer": finding.layer.value,
+        "target": finding.target,
+        "where": _where(finding.where),
+        "message": finding.message,
+        "why": finding.why,
+        "remedy": finding.remedy,
+        "fix": finding.fix,
+        "references": list(finding.references),
+        "evidence": [_measurement(row) for row in finding.evidence],
+        "fingerprint": finding.fingerprint,
+        "reason": finding.reason,
+        "also": list(finding.also),
+        "causes": list(finding.causes),
+    }
+
+
+def _where(where: Site) -> dict[str, Any]:
+    return {field: getattr(where, field) for field in _SITE}
+
+
+def _measurement(row: Measurement) -> dict[str, Any]:
+    return {
+        "metric": row.metric,
+        "subject": row.subject,
+        "value": plain(row.value),
+        "unit": row.unit,
+        "probe": row.probe,
+        "seed": row.seed,
+        "side": row.side,
+        "target": row.target,
+        "detail": row.detail,
+    }
+
+
+def _equivalence(row: Equivalence) -> dict[str, Any]:
+    return {
+        "reference": row.reference,
+        "candidate": row.candidate,
+        "what": row.what,
+        "tensor": row.tensor,
+        "inputs": row.inputs,
+        "verdict": row.verdict,
+        "linf": plain(row.linf),
+        "error_ratio": plain(row.error_ratio),
+        "ulp": plain(row.ulp),
+        "top1_changes": plain(row.top1_changes),
+        "first_divergence": _divergence(row.first_divergence) if row.first_divergence else None,
+        "reason": row.reason,
+        "target": row.target,
+        "notes": list(row.notes),
+    }
+
+
+def _divergence(row: FirstDivergence) -> dict[str, Any]:
+    return {
+        "reference_node": row.reference_node,
+        "candidate_node": row.candidate_node,
+        "source_line": row.source_line,
+        "local_error": plain(row.local_error),
+        "cumulative_error": plain(row.cumulative_error),
+        "reproducer": row.reproducer,
+    }
+
+
+def _conversion(row: Conversion) -> dict[str, Any]:
+    return {
+        "target": row.target,
+        "route": row.route,
+        "status": row.status,
+        "ships": row.ships,
+        "options": plain(row.options),
+        "cause": row.cause,
+        "remedy": row.remedy,
+        "details": plain(row.details),
+        "seconds": plain(row.seconds),
+    }
+
+
+def _probe(row: Probe) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "framework": row.framework,
+        "version": row.version,
+        "device": row.device,
+        "status": row.status,
+        "reason": row.reason,
+        "seconds": plain(row.seconds),
+        "peak_memory": row.peak_memory,
+        "required": row.required,
+        "target": row.target,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; mappings sorted by key, sets sorted, what is not known as its reason."""
+    if value is None or (isinstance(value, bool | int) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+    for kind, convert in _CONVERT.items():
+        if isinstance(value, kind):
+            return convert(value)
+    return str(value)
+
+
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): plain(item) for key, item in sorted(value.items(), key=lambda entry: str(entry[0]))}
+
+
+_CONVERT: dict[Any, Any] = {
+    Enum: lambda value: plain(value.value),
+    str: str,
+    Mapping: _mapping,
+    list | tuple: lambda value: [plain(item) for item in value],
+    set | frozenset: lambda value: sorted((plain(item) for item in value), key=str),
+    np.generic: lambda value: plain(value.item()),
+    np.ndarray: lambda value: plain(value.tolist()),
+    PurePath: lambda value: value.as_posix(),
+    Unknown: lambda value: {"unknown": value.reason},
+}
+"""How each kind of value is written; the first kind that fits."""

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensoraudit.equivalence.blocks import blocks, index_at, largest_difference, largest_magnitude
+
+
+def _joined(array: np.ndarray, size: int) -> np.ndarray:
+    pieces = []
+    for offset, (piece,) in blocks(array, size=size):
+        assert offset == sum(map(len, pieces))
+        assert piece.ndim == 1
+        assert 0 < piece.size <= size
+        pieces.append(piece)
+    return np.concatenate(pieces) if pieces else np.empty(0, array.dtype)
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 64, 10_000])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(210).reshape(5, 6, 7),
+        np.arange(210).reshape(5, 6, 7).transpose(2, 0, 1),
+        np.arange(210).reshape(5, 6, 7)[:, ::2, 1:],
+        np.arange(13)[::-1],
+        np.array(3.0),
+        np.empty((0, 4)),
+        np.empty((4, 0, 3)).transpose(2, 0, 1),
+    ],
+)
+def test_blocks_cover_every_element_once_in_c_order(array: np.ndarray, size: int) -> None:
+    assert np.array_equal(_joined(array, size), array.reshape(-1))
+
+
+def test_blocks_of_a_contiguous_and_a_strided_array_stay_in_step() -> None:
+    plain = np.arange(60).reshape(3, 4, 5)
+    turned = np.ascontiguousarray(plain.transpose(2, 1, 0)).transpose(2, 1, 0)
+    assert not turned.flags.c_contiguous
+    for _, (a, b) in blocks(plain, turned, size=8):
+        assert np.array_equal(a, b)
+
+
+def test_index_at_is_the_index_of_a_flat_position() -> None:
+    assert index_at(17, (2, 3, 4)) == (1, 1, 1)
+    assert index_at(0, ()) == ()
+
+
+def test_largest_difference_leaves_out_nonfinite_elements_of_either_side() -> None:
+    a = np.array([1.0, np.nan, np.inf, 4.0], np.float32)
+    b = np.array([1.5, 0.0, 0.0, np.nan])
+    assert largest_difference(a, b) == 0.5
+    assert largest_difference(np.empty(0), np.empty(0)) == 0.0
+
+
+def test_largest_difference_does_not_overflow_between_float32_extremes() -> None:
+    top = np.finfo(np.float32).max
+    assert largest_difference(np.array([top]), np.array([-top])) == 2 * float(top)
+
+
+def test_largest_magnitude_is_of_finite_elements() -> None:
+    assert largest_magnitude(np.array([1.0, -3.0, np.inf, np.nan])) == 3.0
+    assert largest_magnitude(np.array([np.nan])) == 0.0

@@ -1,0 +1,1 @@
+"""A package of models, so that relative imports are tested too."""

@@ -1,0 +1,7 @@
+"""A model file inside a package."""
+
+from .layers import Scale
+
+
+def build():
+    return Scale(3)

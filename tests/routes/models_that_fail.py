@@ -1,0 +1,234 @@
+"""Models that one exporter or both refuse. The line that is to blame ends in `# blame`."""
+
+import dataclasses
+
+import torch
+from torch import nn
+
+X = torch.linspace(-1.0, 2.0, 12).reshape(3, 4)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:  # blame
+            return x * 2
+        return x - 1
+
+
+class Loop(nn.Module):
+    def forward(self, x):
+        for _ in range(int(x.sum())):  # blame
+            x = x + 1
+        return x
+
+
+class FrozenBatch(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        return y.view(3, 4) + 1  # blame
+
+
+class FrozenComparison(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 3:  # blame
+            return x + 1
+        return x - 1
+
+
+class Fourier(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x).abs()  # blame
+
+
+class SingularValues(nn.Module):
+    def forward(self, x):
+        return torch.linalg.svd(x)[1]  # blame
+
+
+@torch.library.custom_op("tensoraudit_tests::triple", mutates_args=())
+def triple(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@triple.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class CustomOperator(nn.Module):
+    def forward(self, x):
+        return triple(x) + 1  # blame
+
+
+@torch.library.custom_op("tensoraudit_tests::shapeless", mutates_args=())
+def shapeless(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+class NoFake(nn.Module):
+    def forward(self, x):
+        return shapeless(x) + 1  # blame
+
+
+class ThroughNumpy(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(x.numpy() * 2)  # blame
+
+
+class ThroughNumpyScalar(nn.Module):
+    def forward(self, x):
+        import numpy as np
+
+        return x * float(np.mean(x.detach().cpu().numpy()))  # blame
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)  # blame
+        out, _ = self.rnn(packed)
+        return nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0]
+
+
+class AttributeState(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.state = torch.zeros(3, 4)
+
+    def forward(self, x):
+        self.state = self.state + x  # blame
+        return self.state * 2
+
+
+class StrayTensor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = [torch.ones(4)]
+
+    def forward(self, x):
+        return x * self.scale[0]  # blame
+
+
+@dataclasses.dataclass
+class Result:
+    logits: torch.Tensor
+
+
+class DataclassOutput(nn.Module):
+    def forward(self, x):
+        return Result(x * 2)
+
+
+class Sliced(nn.Module):
+    def forward(self, x):
+        n = x.argmax().item()
+        return x.flatten()[:n]  # blame
+
+
+class Nonzero(nn.Module):
+    def forward(self, x):
+        return x[torch.nonzero(x[:, 0] > 0)[:, 0].tolist()]  # blame
+
+
+class Clamp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class AutogradFunction(nn.Module):
+    def forward(self, x):
+        return Clamp.apply(x)
+
+
+class Assertion(nn.Module):
+    def forward(self, x):
+        assert torch.all(x < 100), "too large"  # blame
+        return x + 1
+
+
+class Dictionary(nn.Module):
+    def forward(self, batch):
+        return {"y": batch["a"] + batch["b"]}
+
+
+class KeywordOnly(nn.Module):
+    def forward(self, x, *, scale, flag=True):
+        return x * scale if flag else x
+
+
+class Recursive(nn.Module):
+    def go(self, x, n):
+        return x if n == 0 else self.go(x + 1, n - 1)  # blame
+
+    def forward(self, x):
+        return self.go(x, 200)
+
+
+class Unique(nn.Module):
+    def forward(self, x):
+        return torch.unique(x.round())  # blame
+
+
+class TryExcept(nn.Module):
+    def forward(self, x):
+        raise_for = x.max()
+        if torch.isnan(raise_for):  # blame
+            raise ValueError("nan")
+        return x
+
+
+class Histogram(nn.Module):
+    def forward(self, x):
+        return torch.histc(x, 5)  # blame
+
+
+class Buckets(nn.Module):
+    def forward(self, x):
+        return torch.linalg.eigvals(x @ x.T).real  # blame
+
+
+class Median(nn.Module):
+    def forward(self, x):
+        return x.median(), torch.linalg.qr(x)[0], x.kthvalue(2)  # blame
+
+
+class Adaptive(nn.Module):
+    def forward(self, x):
+        return nn.functional.adaptive_avg_pool2d(x, (3, 3))  # blame
+
+
+def sample_inputs():
+    return (X,)
+
+
+def Packed_sample_inputs():
+    return (torch.randn(3, 7, 4), torch.tensor([3, 7, 2]))
+
+
+def Dictionary_sample_inputs():
+    return {"a": X, "b": X + 1}
+
+
+def KeywordOnly_sample_inputs():
+    return {"x": X, "scale": torch.tensor([2.0])}
+
+
+def Adaptive_sample_inputs():
+    return torch.randn(1, 2, 7, 7)
+
+
+def Grid_sample_inputs():
+    return torch.randn(1, 2, 3, 4, 5), torch.rand(1, 3, 4, 5, 3)
+
+
+class Grid(nn.Module):
+    def forward(self, x, grid):
+        return nn.functional.grid_sample(x, grid, align_corners=False)  # blame
