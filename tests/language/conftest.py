@@ -27,8 +27,9 @@ examples:
 """
 
 
-def _text(match, extra="", head=HEAD):
-    return head + textwrap.dedent(extra).strip() + "\nmatch:\n" + textwrap.indent(textwrap.dedent(match).strip(), "  ") + "\n" + EXAMPLES
+def _text(match, extra=""):
+    extra, match = (textwrap.dedent(part).strip() for part in (extra, match))
+    return "".join([HEAD, extra and f"{extra}\n", "match:\n", textwrap.indent(match, "  "), "\n", EXAMPLES])
 
 
 def _rule(match, extra=""):
@@ -56,12 +57,34 @@ def _scope(number, kind, name, parent=None, decorators=(), path="a.py", module="
     return Scope(number, kind, name, parent, decorators, module, Site(path, number + 1, 1))
 
 
-def _node(op, inputs=(), outputs=(), *, name="", attributes=None, domain="", graph="main", side="target", path="m.onnx", **more):
+def _node(
+    op,
+    inputs=(),
+    outputs=(),
+    *,
+    name="",
+    attributes=None,
+    domain="",
+    graph="main",
+    side="target",
+    path="m.onnx",
+    **more,
+):
     site = Site(path, node=name or None)
     return Node(op, domain, 18, name, attributes or {}, tuple(inputs), tuple(outputs), graph, site, side, **more)
 
 
-def _value(name, dtype="float32", shape=(1,), *, constant=ABSENT, role="intermediate", graph="main", side="target", path="m.onnx"):
+def _value(
+    name,
+    dtype="float32",
+    shape=(1,),
+    *,
+    constant=ABSENT,
+    role="intermediate",
+    graph="main",
+    side="target",
+    path="m.onnx",
+):
     return Value(name, dtype, shape, constant, role, graph, side, Site(path))
 
 

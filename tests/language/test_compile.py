@@ -208,7 +208,8 @@ def test_scan_allows_an_anchor_without_a_name(lang):
 
 
 @pytest.mark.parametrize(
-    "match", ['{node: "**", domain: my.ops}', '{value: "**", role: input}', '{class: "**", bases: a.B}', '{package: "**"}']
+    "match",
+    ['{node: "**", domain: my.ops}', '{value: "**", role: input}', '{class: "**", bases: a.B}', '{package: "**"}'],
 )
 def test_another_field_may_find_the_facts(lang, match):
     assert lang.rule(match)

@@ -30,7 +30,9 @@ def test_the_name_decides_first(lang, callee, more, expected):
 
 
 def test_any_pattern_over_an_unknown_receiver_is_a_suspicion(lang):
-    assert states(lang.matches(lang.rule('{call: "**.half"}'), lang.call("?.half"), lang.call("t.x().half", line=2))) == [
+    assert states(
+        lang.matches(lang.rule('{call: "**.half"}'), lang.call("?.half"), lang.call("t.x().half", line=2))
+    ) == [
         "suspected",
         "certain",
     ]
@@ -108,11 +110,11 @@ def test_booleans(lang, condition, expected):
         ('{package: torch, version: ">=2.6"}', ["certain"]),
         ('{package: torch, version: ">=3"}', []),
         ('{package: torch, version: ">=2.6", side: source}', ["certain"]),
-        ('{package: torch, side: target}', ["suspected"]),  # that environment was not read
+        ("{package: torch, side: target}", ["suspected"]),  # that environment was not read
         ("{package: keras}", []),
         ("{not: {package: keras}}", ["certain"]),
-        ('{any: [{package: keras}, {package: torch}]}', ["certain"]),
-        ('{all: [{package: keras}, {package: torch}]}', []),
+        ("{any: [{package: keras}, {package: torch}]}", ["certain"]),
+        ("{all: [{package: keras}, {package: torch}]}", []),
         ("{variable: A, value: '1'}", ["certain"]),
         ("{device: cuda}", []),
         ("{model: onnx}", []),

@@ -72,5 +72,5 @@ def test_a_literal_matches_itself_alone(text):
 
 @pytest.mark.parametrize("text", ["{", "a}", "{a b}", "{}", "*" * (MAX_WILDCARDS * 2 + 1) + "x*"])
 def test_what_is_no_pattern(text):
-    with pytest.raises(ValueError, match="wildcards|capture"):
+    with pytest.raises(ValueError, match=r"wildcards|capture"):
         compile_name(text)

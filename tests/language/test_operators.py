@@ -69,7 +69,11 @@ CASES = [
     # text
     ("{regex: b+$}", TEXT, [("abb", YES), ("ba", NO), (ABSENT, NO), (HIDDEN, UNKNOWN)]),
     ("{regex: b}", DATA, [(3, NO), (("b",), NO)]),
-    ("{contains: b}", DATA, [("abc", YES), (("b",), YES), ({"b": 1}, YES), (("ab",), NO), (3, NO), (("a", HIDDEN), UNKNOWN)]),
+    (
+        "{contains: b}",
+        DATA,
+        [("abc", YES), (("b",), YES), ({"b": 1}, YES), (("ab",), NO), (3, NO), (("a", HIDDEN), UNKNOWN)],
+    ),
     ("{contains: 1}", DATA, [((1,), YES), ((True,), NO), ("1", NO)]),
     ('{version: ">=2.6"}', DATA, [("2.6.0", YES), ("2.13.0+cpu", YES), ("2.5.1", NO), ("dev", UNKNOWN), (3, UNKNOWN)]),
     ('">=2.6,<3"', VERSION, [("2.6", YES), ("3.0", NO), ("2.6.0.dev1", NO), ("2.7.0.dev1", YES), (ABSENT, NO)]),
@@ -77,29 +81,89 @@ CASES = [
     # there or not
     ("{present: true}", ARGUMENT, [(None, YES), (HIDDEN, YES), (Name("x"), YES), (ABSENT, NO), (UNSURE, UNKNOWN)]),
     ("{present: false}", ARGUMENT, [(None, NO), (HIDDEN, NO), (ABSENT, YES), (UNSURE, UNKNOWN)]),
-    ("{literal: true}", ARGUMENT, [(1, YES), ((1, "a"), YES), ((1, Name("x")), NO), ({"a": HIDDEN}, NO), (Name("x"), NO), (HIDDEN, NO), (ABSENT, NO), (UNSURE, UNKNOWN)]),
+    (
+        "{literal: true}",
+        ARGUMENT,
+        [
+            (1, YES),
+            ((1, "a"), YES),
+            ((1, Name("x")), NO),
+            ({"a": HIDDEN}, NO),
+            (Name("x"), NO),
+            (HIDDEN, NO),
+            (ABSENT, NO),
+            (UNSURE, UNKNOWN),
+        ],
+    ),
     ("{literal: false}", ARGUMENT, [(1, NO), (Name("x"), YES), (ABSENT, NO)]),
-    ("{name: torch.float16}", ARGUMENT, [(Name("torch.float16"), YES), (Name("torch.float32"), NO), (Name("x"), UNKNOWN), (Name("self.dtype"), UNKNOWN), (Name("torch.load()"), UNKNOWN), (Name("int"), NO), ("torch.float16", NO), (HIDDEN, UNKNOWN), (ABSENT, NO)]),
+    (
+        "{name: torch.float16}",
+        ARGUMENT,
+        [
+            (Name("torch.float16"), YES),
+            (Name("torch.float32"), NO),
+            (Name("x"), UNKNOWN),
+            (Name("self.dtype"), UNKNOWN),
+            (Name("torch.load()"), UNKNOWN),
+            (Name("int"), NO),
+            ("torch.float16", NO),
+            (HIDDEN, UNKNOWN),
+            (ABSENT, NO),
+        ],
+    ),
     ("{name: [self.**, x]}", ARGUMENT, [(Name("self.a.b"), YES), (Name("x"), YES), (Name("y"), UNKNOWN)]),
     # a name and a constant
-    ("true", ARGUMENT, [(Name("flag"), UNKNOWN), (Name("torch.Mode.EVAL"), NO), (Name("torch.f()"), UNKNOWN), (Name("torch.a[]"), UNKNOWN)]),
-    ("[true, 3]", ARGUMENT, [(Name("flag"), UNKNOWN), (Name("torch.Mode.EVAL"), NO), (3, YES), (ABSENT, NO), ([3], NO)]),
+    (
+        "true",
+        ARGUMENT,
+        [
+            (Name("flag"), UNKNOWN),
+            (Name("torch.Mode.EVAL"), NO),
+            (Name("torch.f()"), UNKNOWN),
+            (Name("torch.a[]"), UNKNOWN),
+        ],
+    ),
+    (
+        "[true, 3]",
+        ARGUMENT,
+        [(Name("flag"), UNKNOWN), (Name("torch.Mode.EVAL"), NO), (3, YES), (ABSENT, NO), ([3], NO)],
+    ),
     ("{gt: 1}", ARGUMENT, [(Name("torch.pi"), UNKNOWN)]),
     # shapes
     ("{rank: 2}", SHAPE, [((1, "n"), YES), ((1,), NO), (HIDDEN, UNKNOWN), (ABSENT, NO)]),
     ("{rank: {ge: 3}}", SHAPE, [((1, 2, 3), YES), ((1, 2), NO)]),
     ("{any: {dim: symbolic}}", SHAPE, [((1, "n"), YES), ((1, 2), NO), ((1, HIDDEN), UNKNOWN), (HIDDEN, UNKNOWN)]),
     ("{every: {dim: static}}", SHAPE, [((1, 2), YES), ((1, "n"), NO), ((), YES)]),
-    ("{1: {gt: 3}}", SHAPE, [((1, 4), YES), ((1, 3), NO), ((1, "n"), UNKNOWN), ((1,), NO), (HIDDEN, UNKNOWN), (ABSENT, NO)]),
+    (
+        "{1: {gt: 3}}",
+        SHAPE,
+        [((1, 4), YES), ((1, 3), NO), ((1, "n"), UNKNOWN), ((1,), NO), (HIDDEN, UNKNOWN), (ABSENT, NO)],
+    ),
     ("{-1: 4}", SHAPE, [((1, 4), YES), ((1, "n"), UNKNOWN), ((), NO)]),
     ("{is: [1, n]}", SHAPE, [((1, "n"), YES), ((1, "m"), NO), ((1, 5), NO)]),
     ("{is: [1, 5]}", SHAPE, [((1, 5), YES), ((1, "n"), UNKNOWN), ((2, "n"), NO)]),
     # quantifiers
-    ("{any: {gt: 1}}", DATA, [((1, 2), YES), ((1, 1), NO), ((), NO), (3, NO), ((1, HIDDEN), UNKNOWN), ((2, HIDDEN), YES), (ABSENT, NO)]),
-    ("{every: {gt: 1}}", DATA, [((2, 2), YES), ((1, 2), NO), ((), YES), ((2, HIDDEN), UNKNOWN), ((1, HIDDEN), NO), (ABSENT, NO)]),
-    ("{none: {gt: 1}}", DATA, [((1, 1), YES), ((1, 2), NO), ((), YES), ((1, HIDDEN), UNKNOWN), (ABSENT, NO), (Name("x"), UNKNOWN)]),
+    (
+        "{any: {gt: 1}}",
+        DATA,
+        [((1, 2), YES), ((1, 1), NO), ((), NO), (3, NO), ((1, HIDDEN), UNKNOWN), ((2, HIDDEN), YES), (ABSENT, NO)],
+    ),
+    (
+        "{every: {gt: 1}}",
+        DATA,
+        [((2, 2), YES), ((1, 2), NO), ((), YES), ((2, HIDDEN), UNKNOWN), ((1, HIDDEN), NO), (ABSENT, NO)],
+    ),
+    (
+        "{none: {gt: 1}}",
+        DATA,
+        [((1, 1), YES), ((1, 2), NO), ((), YES), ((1, HIDDEN), UNKNOWN), (ABSENT, NO), (Name("x"), UNKNOWN)],
+    ),
     ("{count: 2}", DATA, [((1, 2), YES), ((1,), NO), ({"a": 1, "b": 2}, YES), (3, NO), (HIDDEN, UNKNOWN)]),
-    ("{count: {of: {gt: 1}, ge: 2}}", DATA, [((2, 2), YES), ((2, 1), NO), ((2, HIDDEN), UNKNOWN), ((2, 2, HIDDEN), YES), ((1, HIDDEN), NO)]),
+    (
+        "{count: {of: {gt: 1}, ge: 2}}",
+        DATA,
+        [((2, 2), YES), ((2, 1), NO), ((2, HIDDEN), UNKNOWN), ((2, 2, HIDDEN), YES), ((1, HIDDEN), NO)],
+    ),
     ("{any: {lt: 0}}", CONSTANT, [(((1.0, -1.0), (2.0, 3.0)), YES), (((1.0,), ((2.0,),)), NO), (((), ()), NO)]),
     ("{count: 4}", CONSTANT, [(((1, 2), (3, 4)), YES)]),
     # names in lists
@@ -107,8 +171,12 @@ CASES = [
     ("[a, b.*]", NAMES, [(("b.c",), YES), (("c",), NO)]),
     ("{any: {regex: ^a}}", NAMES, [(("ab",), YES), (("b",), NO)]),
     # mappings
-    ("{axis: 1, keep: {present: false}}", BY_KEY, [({"axis": 1}, YES), ({"axis": 1, "keep": 0}, NO), ({}, NO), (ABSENT, NO), (HIDDEN, UNKNOWN), (None, NO)]),
-]  # fmt: skip
+    (
+        "{axis: 1, keep: {present: false}}",
+        BY_KEY,
+        [({"axis": 1}, YES), ({"axis": 1, "keep": 0}, NO), ({}, NO), (ABSENT, NO), (HIDDEN, UNKNOWN), (None, NO)],
+    ),
+]
 
 
 @pytest.mark.parametrize(

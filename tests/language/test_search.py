@@ -2,7 +2,20 @@
 
 import pytest
 
-from tensoraudit.facts import Checkpoint, ClassDef, Device, Import, Measurement, Model, Name, Package, Site, Tensor, Unknown, Variable
+from tensoraudit.facts import (
+    Checkpoint,
+    ClassDef,
+    Device,
+    Import,
+    Measurement,
+    Model,
+    Name,
+    Package,
+    Site,
+    Tensor,
+    Unknown,
+    Variable,
+)
 
 
 def tensor(name, dtype="float16", file="a.safetensors", side="source"):
@@ -116,7 +129,9 @@ def test_captures_are_put_in(lang):
     rule = lang.rule('{tensor: "{layer}.weight", absent: {tensor: ["{layer}.scale", "{layer}.s"], in: checkpoint}}')
     names = ["a.weight", "b.weight", "b.scale", "c.d.weight", "c.d.s"]
     matches = lang.matches(rule, *map(tensor, names))
-    assert [(match.anchor.name, match.captures, match.state) for match in matches] == [("a.weight", {"layer": "a"}, "certain")]
+    assert [(match.anchor.name, match.captures, match.state) for match in matches] == [
+        ("a.weight", {"layer": "a"}, "certain")
+    ]
 
 
 def test_a_checkpoint_is_all_its_files(lang):
@@ -153,7 +168,9 @@ def test_graphs_and_models(lang):
 
 
 def test_nodes_that_share_an_attribute_are_joined(lang):
-    facts = [lang.node("A", attributes={"to": 1}, name=f"a{n}") for n in range(3)] + [lang.node("B", attributes={"to": 1})]
+    facts = [lang.node("A", attributes={"to": 1}, name=f"a{n}") for n in range(3)] + [
+        lang.node("B", attributes={"to": 1})
+    ]
     rule = lang.rule("{node: A, exists: {node: B, in: graph, same: [attributes.to]}}")
     assert len(lang.matches(rule, *facts)) == 3
     assert not lang.matches(rule, *facts[:3], lang.node("B", attributes={"to": 2}))
@@ -166,7 +183,11 @@ def test_nodes_that_share_an_attribute_are_joined(lang):
         ("{exists: {package: torch, version: '>=2'}}", [Package("torch", "2.1", "source")], ["certain"]),
         ("{exists: {package: torch, version: '>=3'}}", [Package("torch", "2.1", "source")], []),
         ("{exists: {package: torch, side: target}}", [Package("torch", "2.1", "source")], ["suspected"]),
-        ("{exists: {package: torch, side: target}}", [Package("torch", "2.1", "source"), Package("x", "1", "target")], []),
+        (
+            "{exists: {package: torch, side: target}}",
+            [Package("torch", "2.1", "source"), Package("x", "1", "target")],
+            [],
+        ),
         ("{exists: {package: torch}}", [Package("torch", "2.1", "both")], ["certain"]),
         ("{exists: {package: Torch_Audio}}", [Package("torch-audio", "2.1", "source")], ["certain"]),
         ("{absent: {variable: A, value: '1'}}", [Variable("A", "1", "source")], []),
@@ -182,5 +203,10 @@ def test_environments(lang, test, facts, states):
 
 def test_measurements_of_one_subject(lang):
     rule = lang.rule("{measurement: a, value: {gt: 0}, exists: {measurement: b, same: [subject], value: true}}")
-    rows = [Measurement("a", "x", 1), Measurement("a", "y", 1), Measurement("b", "x", True), Measurement("b", "y", False)]
+    rows = [
+        Measurement("a", "x", 1),
+        Measurement("a", "y", 1),
+        Measurement("b", "x", True),
+        Measurement("b", "y", False),
+    ]
     assert [match.anchor.subject for match in lang.matches(rule, *rows)] == ["x"]

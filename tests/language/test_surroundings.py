@@ -91,7 +91,10 @@ def test_the_names_in_a_test_are_what_they_are(states):
 
 
 def test_a_function_of_the_project_may_wrap_any_context(states, lang):
-    extra = [lang.scope(50, "module", "train", path="train.py", module="train"), Import("train", ("c",), 0, Site("a.py", 1, 1), "source")]
+    extra = [
+        lang.scope(50, "module", "train", path="train.py", module="train"),
+        Import("train", ("c",), 0, Site("a.py", 1, 1), "source"),
+    ]
     assert states("{with: torch.no_grad}", block("with", "train.c"), extra=extra) == ["suspected"]
 
 

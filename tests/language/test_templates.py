@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensoraudit.facts import ABSENT, Name, Package, Tensor, Site, Unknown
+from tensoraudit.facts import ABSENT, Name, Package, Site, Tensor, Unknown
 from tensoraudit.facts.store import FactStore
 from tensoraudit.language.templates import parse_template, show, unknown_placeholder
 
@@ -51,10 +51,18 @@ def test_a_tensor_and_a_package():
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (True, "true"), (None, "null"), (1e-5, "1e-05"), (3, "3"), ("a", "a"), ((1, "n"), "[1, n]"), (ABSENT, "not given"),
-        (Unknown("?"), "not known"), ({"a": 1}, "{'a': 1}"), ((0,) * 99, "[" + "0, " * 39 + "0, ..."[:2] + "..."),
+        (True, "true"),
+        (None, "null"),
+        (1e-5, "1e-05"),
+        (3, "3"),
+        ("a", "a"),
+        ((1, "n"), "[1, n]"),
+        (ABSENT, "not given"),
+        (Unknown("?"), "not known"),
+        ({"a": 1}, "{'a': 1}"),
+        ((0,) * 99, "[" + "0, " * 39 + "0, ..."[:2] + "..."),
     ],
-)  # fmt: skip
+)
 def test_values_as_readers_want_them(value, shown):
     assert show(value) == shown
 

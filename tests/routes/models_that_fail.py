@@ -70,46 +70,15 @@ class NoFake(nn.Module):
         return shapeless(x) + 1  # blame
 
 
-class ThroughNumpy(nn.Module):
-    def forward(self, x):
-        return torch.from_numpy(x.numpy() * 2)  # blame
-
-
-class ThroughNumpyScalar(nn.Module):
-    def forward(self, x):
-        import numpy as np
-
-        return x * float(np.mean(x.detach().cpu().numpy()))  # blame
-
-
 class Packed(nn.Module):
     def __init__(self):
         super().__init__()
         self.rnn = nn.LSTM(4, 4, batch_first=True)
 
     def forward(self, x, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)  # blame
-        out, _ = self.rnn(packed)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out, _ = self.rnn(packed)  # blame
         return nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0]
-
-
-class AttributeState(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.state = torch.zeros(3, 4)
-
-    def forward(self, x):
-        self.state = self.state + x  # blame
-        return self.state * 2
-
-
-class StrayTensor(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = [torch.ones(4)]
-
-    def forward(self, x):
-        return x * self.scale[0]  # blame
 
 
 @dataclasses.dataclass
@@ -133,48 +102,28 @@ class Nonzero(nn.Module):
         return x[torch.nonzero(x[:, 0] > 0)[:, 0].tolist()]  # blame
 
 
-class Clamp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
-
-
-class AutogradFunction(nn.Module):
+class NumberOutput(nn.Module):
     def forward(self, x):
-        return Clamp.apply(x)
+        return x + 1, 3
 
 
-class Assertion(nn.Module):
-    def forward(self, x):
-        assert torch.all(x < 100), "too large"  # blame
-        return x + 1
-
-
-class Dictionary(nn.Module):
-    def forward(self, batch):
-        return {"y": batch["a"] + batch["b"]}
-
-
-class KeywordOnly(nn.Module):
-    def forward(self, x, *, scale, flag=True):
-        return x * scale if flag else x
-
-
-class Recursive(nn.Module):
-    def go(self, x, n):
-        return x if n == 0 else self.go(x + 1, n - 1)  # blame
+class ConstantOutput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
 
     def forward(self, x):
-        return self.go(x, 200)
+        return x + 1, self.scale * 2
 
 
-class Unique(nn.Module):
+class NewOperator(nn.Module):
     def forward(self, x):
-        return torch.unique(x.round())  # blame
+        return nn.functional.scaled_dot_product_attention(x, x, x)  # blame
+
+
+class VariableKernel(nn.Module):
+    def forward(self, x):
+        return nn.functional.pad(x, (int(x.sum().item()) % 2, 1), mode="reflect").unfold(0, 2, 1)
 
 
 class TryExcept(nn.Module):
@@ -190,14 +139,9 @@ class Histogram(nn.Module):
         return torch.histc(x, 5)  # blame
 
 
-class Buckets(nn.Module):
+class Eigenvalues(nn.Module):
     def forward(self, x):
         return torch.linalg.eigvals(x @ x.T).real  # blame
-
-
-class Median(nn.Module):
-    def forward(self, x):
-        return x.median(), torch.linalg.qr(x)[0], x.kthvalue(2)  # blame
 
 
 class Adaptive(nn.Module):
@@ -213,22 +157,9 @@ def Packed_sample_inputs():
     return (torch.randn(3, 7, 4), torch.tensor([3, 7, 2]))
 
 
-def Dictionary_sample_inputs():
-    return {"a": X, "b": X + 1}
-
-
-def KeywordOnly_sample_inputs():
-    return {"x": X, "scale": torch.tensor([2.0])}
-
-
 def Adaptive_sample_inputs():
     return torch.randn(1, 2, 7, 7)
 
 
-def Grid_sample_inputs():
-    return torch.randn(1, 2, 3, 4, 5), torch.rand(1, 3, 4, 5, 3)
-
-
-class Grid(nn.Module):
-    def forward(self, x, grid):
-        return nn.functional.grid_sample(x, grid, align_corners=False)  # blame
+def NewOperator_sample_inputs():
+    return torch.rand(1, 2, 5, 8)

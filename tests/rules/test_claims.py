@@ -127,6 +127,7 @@ class Measurer:
             return
         self.add("session.loads", self.route, True)
         self.add("conversion.status", "model", "ok")
+        self.add("export.status", self.route, "ok")
         for number, args in enumerate(inputs):
             self.outputs(opened, f"random-{number}", args)
         for label, args in sizes.items():

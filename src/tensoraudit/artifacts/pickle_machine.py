@@ -19,11 +19,17 @@ from typing import Any, Final
 
 from tensoraudit.errors import InputError
 
-MAX_OPCODES: Final = 4_000_000
-"""About 8 s and 1 GB at worst. A checkpoint takes some 30 opcodes per tensor, a pickled module 100 per layer."""
+MAX_OPCODES: Final = 2_000_000
+"""About 5 s and 400 MB at worst. A checkpoint takes some 30 opcodes per tensor, a pickled module 100 per layer."""
+MAX_BYTES: Final = 256 << 20
+"""Bytes of one stream of pickles; the data of tensors is not part of it."""
+MAX_GLOBALS: Final = 10_000
+"""Distinct globals; a pickled module of a large model has a few dozen."""
 
 _MAX_LINE: Final = 1 << 16
+_USUAL_LINE: Final = 256
 _MAX_NAME: Final = 200
+_SMALLER: Final = "Save only the state_dict: torch.save(model.state_dict(), path)."
 _BROKEN = (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error, EOFError, MemoryError)
 
 
@@ -89,19 +95,26 @@ class Opaque:
 class Stream:
     """The file that pickletools reads: a view with a position, and lines of bounded length."""
 
-    def __init__(self, view: memoryview, at: int = 0) -> None:
-        self.view, self.at = view, at
+    def __init__(self, view: memoryview) -> None:
+        self.view, self.at, self._left = view, 0, MAX_BYTES
 
     def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, fewer at the end."""
-        chunk = bytes(self.view[self.at : self.at + max(size, 0)])
+        """Return the next `size` bytes, fewer at the end. Raises ValueError once MAX_BYTES have been returned."""
+        chunk = bytes(self.view[self.at : self.at + min(size, self._left)])
+        self._left -= len(chunk)
+        if self._left <= 0:
+            raise ValueError(f"more than {MAX_BYTES:,} bytes of pickle")
         self.at += len(chunk)
         return chunk
 
     def readline(self) -> bytes:
         """Return the bytes up to a line end, without one when it is too far."""
-        chunk = bytes(self.view[self.at : self.at + _MAX_LINE])
-        line = chunk[: chunk.find(b"\n") + 1] or chunk
+        for length in (_USUAL_LINE, _MAX_LINE):
+            chunk = bytes(self.view[self.at : self.at + length])
+            end = chunk.find(b"\n")
+            if end >= 0:
+                break
+        line = chunk[: end + 1] or chunk
         self.at += len(line)
         return line
 
@@ -119,11 +132,9 @@ def interpret(stream: Stream, wishes: Wishes) -> Any:
     machine = _Machine(wishes)
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]
-            if count >= MAX_OPCODES:
-                raise InputError(
-                    f"holds a pickle of more than {MAX_OPCODES:,} instructions",
-                    remedy="Save only the state_dict: torch.save(model.state_dict(), path).",
-                )
+            if count >= MAX_OPCODES or len(wishes.globals) > MAX_GLOBALS:
+                what = f"{MAX_OPCODES:,} instructions" if count >= MAX_OPCODES else f"{MAX_GLOBALS:,} imports"
+                raise InputError(f"holds a pickle of more than {what}", remedy=_SMALLER)
             handler = _HANDLERS.get(code.name)
             if handler is None:
                 machine.stack.append(argument)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,9 @@ SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "py
 TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime"}
 """The runtime that rules name for a target of the command line."""
 
+SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "function", "package", "variable"})
+"""Kinds of facts that source code and the environment give."""
+
 PROBE_OF: Mapping[str, str] = {
     "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes"
 }  # fmt: skip
@@ -46,7 +49,6 @@ def match_and_settle(audit: Audit) -> Audit:
     # Rules speak of runtimes, users of targets; the store speaks the rules' language.
     measured = (replace(row, target=TARGET_FRAMEWORK.get(row.target, row.target)) for row in audit.measurements)
     store = FactStore((*audit.facts, *measured))
-    audit = audit.add(rules=rules)
     source = SOURCE_FRAMEWORK[audit.artifact.framework]
     ran = None if audit.pool is None else _why_not(audit.probes)
     found: list[Finding] = []
@@ -54,7 +56,15 @@ def match_and_settle(audit: Audit) -> Audit:
         matches = match_rules(rules, store, source=source, target=TARGET_FRAMEWORK[target])
         found += findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
     merged = merge(found, {rule.id: rule.supersedes for rule in rules})
-    return audit.add(findings=tuple(add_causes(merged, audit.equivalence, store)))
+    named = (_name_target(finding) for finding in add_causes(merged, audit.equivalence, store))
+    return audit.add(rules=rules, findings=tuple(named))
+
+
+def _name_target(finding: Finding) -> Finding:
+    """Evidence in the user's words again: `onnx`, not the runtime behind it."""
+    return replace(
+        finding, evidence=tuple(replace(row, target=finding.target) if row.target else row for row in finding.evidence)
+    )
 
 
 def _why_not(probes: tuple[Probe, ...]) -> dict[str, str]:
@@ -83,7 +93,7 @@ def _relocate(audit: Audit, site: Site) -> Site:
 def conclude(audit: Audit) -> Audit:
     """Suppress what the user silenced, grade, and write down the result."""
     assert audit.artifact is not None and audit.rules is not None
-    kept, silenced = _silence(audit)
+    kept, silenced, outdated = _silence(audit)
     probes = _with_gradients(audit)
     targets = audit.options.target
     result = Result(
@@ -99,14 +109,14 @@ def conclude(audit: Audit) -> Audit:
         probes=probes,
         suppressed=tuple(silenced),
         settings=_settings(audit),
-        notes=(*audit.notes, *_input_notes(audit)),
+        notes=(*audit.notes, *_input_notes(audit), *outdated),
         timings=audit.timings,
         fail_on=audit.options.fail_on,
     )
     return audit.add(result=result)
 
 
-def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed]]:
+def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed], list[str]]:
     """Comments in the source, the configuration, then the baseline: what is left gates."""
     assert audit.rules is not None
     root = audit.options.root.resolve()
@@ -119,14 +129,32 @@ def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed]]:
         audit.findings,
         suppressions,
         known=known,
-        asked={rule.id for rule in audit.rules},
+        asked=_asked(audit),
         today=datetime.now(UTC).date(),
     )
     if audit.options.baseline is None:
-        return kept, silenced
+        return kept, silenced, []
     path = Path(audit.options.baseline)
     split = apply_baseline(kept, read_baseline(path), path.name)
-    return split.new, [*silenced, *split.known]
+    return split.new, [*silenced, *split.known], _gone(split.gone, path)
+
+
+def _gone(fingerprints: Sequence[str], path: Path) -> list[str]:
+    count = len(fingerprints)
+    return [f"{count} entries of {path.name} were not found again: write it anew to drop them"] if count else []
+
+
+def _asked(audit: Audit) -> set[str]:
+    """The rules that this audit could have reported: only for them can a suppression be called unneeded."""
+    assert audit.rules is not None and audit.artifact is not None
+    kinds = None if audit.pool is not None else SOURCE_KINDS
+    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    return {
+        rule.id
+        for rule in audit.rules
+        if any(rule.concerns(source, TARGET_FRAMEWORK[target]) for target in audit.options.target)
+        and (kinds is None or all(each.pattern.kind in kinds for each in rule.alternatives))
+    }
 
 
 def _with_gradients(audit: Audit) -> tuple[Probe, ...]:

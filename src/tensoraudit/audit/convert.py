@@ -82,13 +82,15 @@ def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool) -> Audit
                 target="onnx",
             ),
         ),
-        measurements=tuple(_measurements(route, outcome, result)),
+        measurements=tuple(_measurements(route, outcome, result if ships else {})),
     )
     if not result:
         return audit
     path = Path(result["path"])
     candidate = Candidate(route, "onnxruntime", {"path": str(path)}, "onnx", ships, path)
-    return audit.add(candidates=(candidate,), facts=tuple(read_onnx(path, side="target")))
+    # The graph of a route that does not ship is evidence: its faults are not the user's.
+    graph = tuple(read_onnx(path, side="target")) if ships else ()
+    return audit.add(candidates=(candidate,), facts=graph)
 
 
 def _facts_of(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,11 +60,8 @@ def _devices(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
         kinds = {device["kind"]: device.get("name", "") for device in outcome.result.get("devices", ())}
         for kind in ("cpu", "cuda"):
             name = kinds.get(kind)
-            yield Check(
-                f"{role}/{kind}",
-                "missing" if name is None else "ok",
-                name or f"a real {role} run found no {kind.upper()} device",
-            )
+            why = outcome.result.get("inactive", {}).get(kind, f"a real {role} run found no {kind.upper()} device")
+            yield Check(f"{role}/{kind}", "missing" if name is None else "ok", name or why)
 
 
 def _abilities(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
@@ -82,11 +79,13 @@ def _lacking(outcome: Outcome, role: str, package: str) -> str:
 
 def _conflicts(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
     """`onnxruntime` and `onnxruntime-gpu` write the same files: with both, which one runs is chance."""
-    here = {(d.metadata["Name"] or "").lower().replace("_", "-") for d in distributions()}
-    told = (hellos["onnxruntime"].result or {}).get("packages", {})
-    names = set(told) or here
-    both = {"onnxruntime", "onnxruntime-gpu"} <= names
-    text = (
-        "both onnxruntime and onnxruntime-gpu are installed and overwrite each other: uninstall both, then install one"
-    )
-    yield Check("onnxruntime packages", "conflict" if both else "ok", text if both else "one distribution only")
+    hello = hellos["onnxruntime"].result
+    if hello is None:
+        here = {(each.metadata["Name"] or "").lower().replace("_", "-") for each in distributions()}
+        conflict = BOTH if {"onnxruntime", "onnxruntime-gpu"} <= here else ""
+    else:
+        conflict = hello.get("conflict", "")
+    yield Check("onnxruntime packages", "conflict" if conflict else "ok", conflict or "one distribution only")
+
+
+BOTH = "both onnxruntime and onnxruntime-gpu are installed and overwrite each other: uninstall both, then install one"

@@ -172,7 +172,7 @@ def _record(audit: Audit, search: _Search, divergence: Divergence) -> Audit:
     first = FirstDivergence(
         reference_node=f"{pair.module or 'model'} ({pair.reference_op})",
         candidate_node=pair.node or pair.value,
-        source_line=f"{pair.path}:{pair.line}" if pair.line else "",
+        source_line=f"{_shown(audit, pair.path)}:{pair.line}" if pair.line else "",
         local_error=divergence.local_error,
         cumulative_error=divergence.cumulative_error,
         reproducer=_reproducer(audit, search, pair),
@@ -187,6 +187,11 @@ def _record(audit: Audit, search: _Search, divergence: Divergence) -> Audit:
     return replace(audit, equivalence=rows).add(
         divergences={search.candidate.name: first}, measurements=tuple(_measured(search, divergence, first))
     )
+
+
+def _shown(audit: Audit, path: str) -> str:
+    root = audit.options.root.resolve()
+    return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
 
 
 def _reproducer(audit: Audit, search: _Search, pair: Pair) -> str:

@@ -17,9 +17,7 @@ from tensoraudit.report.rule_page import rule_page
 
 app = typer.Typer(no_args_is_help=True, help="The rules, their pages, and their examples.")
 
-Folder = Annotated[
-    str | None, typer.Argument(metavar="FOLDER", help="Your own folder of rules.")
-]
+Folder = Annotated[str | None, typer.Argument(metavar="FOLDER", help="Your own folder of rules.")]
 
 
 def _load(folder: str | None) -> RuleSet:

@@ -11,12 +11,13 @@ from rich.console import Console
 
 from tensoraudit.options import Options, make_options
 from tensoraudit.pipeline import LINT, Step, new_audit, run, run_steps, source_audit
-from tensoraudit.report.writers import write_reports
+from tensoraudit.report.writers import check_reports, write_reports
 
 
 def audit(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
     """Run an audit, write its reports, return its exit code. Raises UserError."""
     options = make_options(given)
+    check_reports(options.report)
     console = Console(stderr=True, no_color=not options.color)
     with _status(console, options) as status:
         progress = (lambda text: status.update(f"{text} ...")) if status else (lambda text: None)
@@ -34,6 +35,7 @@ def _status(console: Console, options: Options) -> Any:
 def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:
     """Read and match source files alone. Raises UserError."""
     options = make_options({**given, "code": paths})
+    check_reports(options.report)
     result = run_steps(LINT, source_audit(options))
     write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=False)
     return result.exit_code

@@ -1,17 +1,17 @@
 """Which value of an exported graph corresponds to which operation that the reference ran, told by exporter metadata.
 
-Pure logic over plain dictionaries; knows neither torch nor ONNX, and looks at no values.
+Pure logic over plain dictionaries; knows neither torch nor ONNX, and looks at no values. In execution order:
 
-    event (reference): "index", "op", "module", "source": {"path", "line"} or None, "outputs": [{"shape"} or None]
-    value (candidate): "name", "node", "op", "module", "source" as above, "shape", "graph_index"
+    event (reference): "index", "op", "module", "call", "source" ({"path", "line"} or None), "outputs" ({"shape"})
+    value (candidate): "name", "node", "op", "module", "call", "source", "shape", "inputs" (names of values)
 
-1. Both sides are cut into *runs*: operations that follow one another and share a module path and a line of the user's
-   source. One line of Python becomes several operations on either side, and not the same ones; only where the run
-   ends are both sides sure to hold the same tensor.
-2. The k-th run of a (module, line) on one side belongs to the k-th on the other (a loop, a module called twice). If
-   the counts differ (a folded loop), the place is left out: a wrong pair is worse than none. One exception: a place
-   that the reference enters once may be split on the other side, because an exported graph may be reordered; its last
-   tensors are paired.
+1. Both sides are cut into *runs*: operations that follow one another and share a place: a module path, the number of
+   its call (where the exporter kept it) and a line of the user's source. One line of Python becomes several operations
+   on either side, and not the same ones; only where the run ends are both sides sure to hold the same tensor.
+2. The k-th run of a place on one side belongs to the k-th on the other (a loop, a module called twice). If the counts
+   differ (a folded loop), the place is left out: a wrong pair is worse than none. One exception: a place that the
+   reference enters once may be split on the other side, because an exported graph may be reordered; its last tensors
+   are paired.
 3. Of two runs, the last tensors of equal shape are a pair.
 4. Where one side has no line (an exporter that was not verbose), the module path alone is used.
 """
@@ -26,12 +26,17 @@ from pathlib import PurePath
 from typing import Any
 
 Shape = tuple[int, ...]
-Place = tuple[str, str, int]
+Place = tuple[str, int, str, int]
+
+_NOWHERE: Place = ("", 0, "", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One tensor on both sides: output `output` of event `event`, and the value `value` of the exported graph."""
+    """One tensor on both sides: output `output` of event `event`, and the value `value` of the exported graph.
+
+    `feeds` names the paired values that read this one, directly or through values that are not paired.
+    """
 
     event: int
     output: int
@@ -43,6 +48,7 @@ class Pair:
     path: str
     line: int
     shape: Shape
+    feeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,32 @@ class _Tensor:
 
 def align(events: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]) -> tuple[Pair, ...]:
     """Pair traced events with exported values by the rules above; the pairs are in execution order of the reference."""
-    reference, candidate = _of_events(events), _of_values(values)
+    listed = list(values)
+    reference, candidate = _of_events(events), _of_values(listed)
     if not _has_lines(reference) or not _has_lines(candidate):
-        reference, candidate = _without_lines(reference), _without_lines(candidate)
+        reference, candidate = ([_at(t, path="", line=0) for t in side] for side in (reference, candidate))
+    counted = {tensor.place[0] for tensor in candidate if tensor.place[1]}
+    reference = [tensor if tensor.place[0] in counted else _at(tensor, call=0) for tensor in reference]
     ours, theirs = _runs(reference), _runs(candidate)
     pairs = [pair for place in ours.keys() & theirs.keys() for pair in _pair_place(ours[place], theirs[place])]
+    feeds = _feeds({pair.value for pair in pairs}, listed)
+    pairs = [replace(pair, feeds=feeds[pair.value]) for pair in pairs]
     return tuple(sorted(pairs, key=lambda pair: (pair.event, pair.output)))
+
+
+def _feeds(paired: set[str], values: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return, for each paired value, the paired values next downstream of it."""
+    sources: dict[str, frozenset[str]] = {}
+    feeds: dict[str, list[str]] = {name: [] for name in paired}
+    for value in values:
+        name = value["name"]
+        read = [sources.get(read, frozenset()) for read in value.get("inputs") or ()]
+        upstream = frozenset().union(*read)
+        if name in paired:
+            for source in sorted(upstream):
+                feeds[source].append(name)
+        sources[name] = frozenset({name}) if name in paired else upstream
+    return {name: tuple(downstream) for name, downstream in feeds.items()}
 
 
 def module_path(name: str) -> str:
@@ -85,8 +111,8 @@ def _of_events(events: Iterable[Mapping[str, Any]]) -> list[_Tensor]:
 
 def _of_values(values: Iterable[Mapping[str, Any]]) -> list[_Tensor]:
     return [
-        _tensor(value, order=value["graph_index"], output=0, name=value["name"], node=value["node"], described=value)
-        for value in sorted(values, key=lambda value: value["graph_index"])
+        _tensor(value, order=order, output=0, name=value["name"], node=value["node"], described=value)
+        for order, value in enumerate(values)
     ]
 
 
@@ -102,24 +128,32 @@ def _tensor(
         name=name,
         node=node,
         op=str(item.get("op", "")),
-        place=(module_path(str(item.get("module") or "")), PurePath(path).name, line),
+        place=(module_path(str(item.get("module") or "")), int(item.get("call") or 0), PurePath(path).name, line),
         source_path=path,
         shape=tuple(shape) if shape is not None and all(isinstance(size, int) for size in shape) else None,
     )
 
 
 def _has_lines(tensors: Sequence[_Tensor]) -> bool:
-    return any(tensor.place[2] for tensor in tensors)
+    return any(tensor.place[3] for tensor in tensors)
 
 
-def _without_lines(tensors: Sequence[_Tensor]) -> list[_Tensor]:
-    return [replace(tensor, place=(tensor.place[0], "", 0)) for tensor in tensors]
+def _at(tensor: _Tensor, *, call: int | None = None, path: str | None = None, line: int | None = None) -> _Tensor:
+    """Return the tensor at a place that is known less exactly."""
+    module, old_call, old_path, old_line = tensor.place
+    place = (
+        module,
+        old_call if call is None else call,
+        old_path if path is None else path,
+        old_line if line is None else line,
+    )
+    return replace(tensor, place=place)
 
 
 def _runs(tensors: Sequence[_Tensor]) -> dict[Place, list[list[_Tensor]]]:
     runs: dict[Place, list[list[_Tensor]]] = {}
     for place, run in groupby(tensors, key=lambda tensor: tensor.place):
-        if place != ("", "", 0):
+        if place != _NOWHERE:
             runs.setdefault(place, []).append(list(run))
     return runs
 
@@ -148,7 +182,7 @@ def _last_pair(ours: Sequence[_Tensor], theirs: Sequence[_Tensor]) -> Pair | Non
                     candidate_op=b.op,
                     module=a.place[0],
                     path=a.source_path,
-                    line=a.place[2],
+                    line=a.place[3],
                     shape=a.shape,
                 )
     return None

@@ -4,6 +4,10 @@ Pairs come in execution order, which is a topological order: whatever feeds a te
 that fails has inputs that agree, as far as they are aligned. Whether its own operation is at fault or it inherits the
 error over a path that is not aligned tells the *local* error: the candidate's operation run on the reference's inputs.
 Whoever can run a graph supplies that.
+
+A pair may also be no pair: metadata can bring two tensors together that only share line and shape. They differ grossly,
+and what reads the value agrees nevertheless. So a pair that breaks is a suspect until one of the paired values next
+downstream (`Pair.feeds`) fails too; if all of them agree, it is dropped. Drift is close enough to be the same tensor.
 """
 
 from __future__ import annotations
@@ -61,21 +65,54 @@ def first_divergence(
     run. A pair that is right on those inputs only inherits its error, and the search goes on; if every failing pair
     inherits, the first of them is returned.
     """
-    agreed, previous, inherited = 0, None, None
+    agreed, previous = 0, None
+    suspects = _Suspects()
     for tap in taps:
         arrays = _Arrays(tap, tolerance)
         found = arrays.compare(tap.candidate())
+        fails = found.verdict in (Verdict.DRIFT, Verdict.BREAK)
+        if (confirmed := suspects.hear(tap.pair.value, fails)) is not None:
+            return confirmed
         if found.verdict.passes:
             agreed, previous = agreed + 1, tap.pair
-        if found.verdict not in (Verdict.DRIFT, Verdict.BREAK):
+        if not fails:
             continue
         alone = local(tap.pair) if local is not None else None
         cumulative = found.metrics.linf if found.metrics is not None else None
         divergence = Divergence(tap.pair, found, cumulative, arrays.error(alone), agreed, previous)
-        if alone is None or not arrays.compare(alone).verdict.passes:
+        inherits = alone is not None and arrays.compare(alone).verdict.passes
+        if not inherits and (found.verdict == Verdict.DRIFT or not tap.pair.feeds):
             return divergence
-        inherited = inherited or divergence
-    return inherited
+        suspects.add(divergence, inherits=inherits)
+    return suspects.last_resort()
+
+
+class _Suspects:
+    """Failing pairs that are not yet confirmed by what they feed."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, tuple[Divergence, set[str]]] = {}
+        self._inherited: Divergence | None = None
+
+    def add(self, divergence: Divergence, *, inherits: bool) -> None:
+        if inherits:
+            self._inherited = self._inherited or divergence
+        else:
+            self._pending[divergence.pair.value] = (divergence, set(divergence.pair.feeds))
+
+    def hear(self, value: str, fails: bool) -> Divergence | None:
+        """Take in the verdict of one more pair; return the suspect that it confirms."""
+        for suspect, (divergence, waiting) in list(self._pending.items()):
+            if value in waiting and fails:
+                return divergence
+            waiting.discard(value)
+            if not waiting:
+                del self._pending[suspect]
+        return None
+
+    def last_resort(self) -> Divergence | None:
+        """Return the first suspect whose readers were never compared, or else the first pair that inherits."""
+        return next((divergence for divergence, _ in self._pending.values()), self._inherited)
 
 
 class _Arrays:

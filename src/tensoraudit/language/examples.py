@@ -200,7 +200,8 @@ def _smaller_table(tree: Table, path: str) -> Iterator[tuple[str, Tree, Tree | N
     for key, value in tree.items.items():
         if key in _KEPT:
             continue
-        yield f"{path}.{key}", tree.keys[key], _replaced(tree, key, None)
+        if len(tree.items) > 1:  # to drop an only key is to drop its parent
+            yield f"{path}.{key}", tree.keys[key], _replaced(tree, key, None)
         for inner, place, smaller in _smaller(value, f"{path}.{key}"):
             yield inner, place, _replaced(tree, key, smaller)
 

@@ -163,6 +163,14 @@ CAUSES: tuple[Cause, ...] = (
         "Return a tuple or a dict of tensors from forward, for example in a small wrapper module.",
     ),
     _cause(
+        (
+            r"Error when translating node return .*'(?:int|float|bool|str)' object has no attribute 'name'",
+            r"of traced region did not have observable data dependence with trace inputs",
+        ),
+        "forward returns a value that is no tensor or does not depend on the inputs",
+        "Return only tensors that are computed from the inputs; keep constants and Python numbers out of the model.",
+    ),
+    _cause(
         r"Cannot insert a Tensor that requires grad as a constant",
         "forward uses a tensor that requires gradients but is no parameter of the module",
         "Make it an nn.Parameter or a buffer, or detach it.",

@@ -88,7 +88,7 @@ class Nested(nn.Module):
         hidden, cell = states
         bias = options["bias"] if options else 0
         y = (x * scale + hidden - cell + bias) if flag else x
-        return {"logits": y, "states": (hidden + 1, [cell * 2]), "nothing": None, "number": 3}
+        return {"logits": y, "states": (hidden + 1, [cell * 2]), "nothing": None}
 
 
 def Nested_sample_inputs():

@@ -41,7 +41,10 @@ class Loaded:
         """
         share = self.weight_bytes > SHARED_ABOVE if share is None else share
         module = self._copy(share)
-        if evaluate and self.program is None:
+        if self.program is not None:
+            # Its mode lies in its operators, and it refuses train() and eval(), which exporters call.
+            module.__dict__["train"] = module.__dict__["eval"] = lambda mode=True: module
+        elif evaluate:
             module.eval()
         return module
 

@@ -116,7 +116,7 @@ class Recorder(EagerMode):
 
 
 def _node_module(node: Any) -> tuple[str, int]:
-    """The module path of an exported node, and which of its calls it was (the stack's key ends in `@1` for the second)."""
+    """The module path of an exported node, and which of its calls it was (the key ends in `@1` for the second)."""
     stack = list((node.meta.get("nn_module_stack") or {}).items())
     if not stack:
         return "", 0

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import _compat_pickle
+
+import pytest
+import torch
+
+from tensoraudit.artifacts import globals as allowed
+from tensoraudit.artifacts.globals import is_harmless, is_safe_for_torch
+
+OURS_ONLY = {"torch.storage._LegacyStorage"}
+
+
+def torch_names() -> set[str]:
+    return set(torch._weights_only_unpickler._get_allowed_globals())
+
+
+def test_all_that_torch_allows_is_known_or_listed() -> None:
+    """torch 2.13 also allows the tensor types of old (`torch.FloatTensor`), which no file of torch.save names."""
+    unknown = {name for name in torch_names() if not is_safe_for_torch(name)}
+    assert all(name.endswith("Tensor") or "DTensor" in name for name in unknown), unknown
+
+
+def test_nothing_is_called_safe_that_torch_refuses() -> None:
+    known = torch_names()
+    names = {name for name in _candidates() if is_safe_for_torch(name)}
+    missing = {name for name in names if name not in known and _compatible(name) not in known}
+    assert missing <= {"torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_xla_tensor"}, missing
+
+
+def _candidates() -> set[str]:
+    torch_attributes = {f"torch.{name}" for name in dir(torch)}
+    utils = {f"torch._utils.{name}" for name in dir(torch._utils)}
+    storages = {f"torch.{folder}.{name}" for folder in ("storage", "cuda") for name in dir(getattr(torch, folder))}
+    return torch_attributes | utils | storages | set(allowed._PYTHON)
+
+
+def _compatible(name: str) -> str:
+    """The Python 3 name of a Python 2 global, as pickle maps it."""
+    module, _, attribute = name.rpartition(".")
+    return f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{attribute}"
+
+
+def test_the_maps_of_pickle_lead_to_nothing_else() -> None:
+    """Pickles of protocol 2 are read with Python 2 names renamed; a harmless name must not become another one."""
+    for name in allowed._PYTHON | allowed._PLAIN:
+        module, _, attribute = name.rpartition(".")
+        renamed = _compat_pickle.NAME_MAPPING.get((module, attribute))
+        assert renamed is None or is_harmless(".".join(renamed)), name
+        assert is_harmless(_compatible(name)), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os.system", "posix.system", "builtins.eval", "builtins.exec", "builtins.getattr", "builtins.open", "?", "",
+        "torch.load", "torch.jit.load", "torch.hub.load", "torch._utils._rebuild_tensor_v2.x", "torch.FloatStorage\n",
+        "torch.nn.modules.linear.Linear", "numpy.load", "numpy.f2py.diagnose.run", "functools.partial", "operator.attrgetter",
+        "collections.OrderedDict.fromkeys", "torch._utils._rebuild_tensor_v2 ", "torch..Size", "pickle.loads",
+        "torch.storage._load_from_bytes", "torch._C._jit_pass_inline", "builtins.object.__subclasses__",
+    ],
+)  # fmt: skip
+def test_what_can_do_harm_is_not_harmless(name: str) -> None:
+    assert not is_harmless(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["collections.OrderedDict", "torch.float8_e4m3fn", "torch.cuda.HalfStorage", "numpy._core.multiarray.scalar"],
+)
+def test_what_only_rebuilds_data_is(name: str) -> None:
+    assert is_harmless(name)

@@ -1,0 +1,65 @@
+"""Loading folders: every fault of every file, ids, aliases, bad files."""
+
+import pytest
+
+from tensoraudit.errors import RuleError
+from tensoraudit.language.load import load_rules, rules_folder
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_folder_in_the_order_of_ids(lang, tmp_path):
+    write(tmp_path, "b/one.yaml", lang.text("{call: f}", "aliases: [OLD-7]"))
+    write(tmp_path, "a/two.yaml", lang.text("{call: g}").replace("TST-001", "TST-000"))
+    write(tmp_path, "a/pack.yaml", "name: acme")
+    write(tmp_path, "a/notes.txt", "not a rule")
+    rules = load_rules([tmp_path])
+    assert [rule.id for rule in rules] == ["TST-000", "TST-001"]
+    assert rules.get("OLD-7") is rules.get("TST-001")
+    assert rules.get("TST-9") is None
+    assert len(load_rules([tmp_path / "b", tmp_path / "a" / "two.yaml"])) == 2
+
+
+def test_all_faults_of_all_files(lang, tmp_path):
+    write(tmp_path, "1.yaml", lang.text("{cal: f}"))
+    write(tmp_path, "2.yaml", "a: [")
+    write(tmp_path, "3.yaml", b"\xff\xfe\x00")
+    write(tmp_path, "4.yaml", lang.text("{call: f}", "certainty: sure"))
+    with pytest.raises(RuleError) as error:
+        load_rules([tmp_path, tmp_path / "missing.yaml"])
+    problems = error.value.problems
+    assert [problem.path.rpartition("/")[2] for problem in problems] == [
+        "1.yaml",
+        "2.yaml",
+        "3.yaml",
+        "4.yaml",
+        "missing.yaml",
+    ]
+    assert f"{tmp_path}/1.yaml:9:3: a pattern needs an anchor" in str(error.value)
+    assert "cannot be read" in problems[2].text
+
+
+def test_two_rules_with_one_id(lang, tmp_path):
+    write(tmp_path, "1.yaml", lang.text("{call: f}"))
+    write(tmp_path, "2.yaml", lang.text("{call: f}").replace("TST-001", "TST-002") + "aliases: [TST-001]\n")
+    with pytest.raises(RuleError, match=r"id TST-001 is taken by .*1\.yaml:1"):
+        load_rules([tmp_path])
+
+
+def test_several_rules_in_one_file(lang, tmp_path):
+    two = lang.text("{call: g}").replace("TST-001", "TST-002")
+    write(tmp_path, "1.yaml", lang.text("{call: f}") + "---\n" + two)
+    assert [(rule.id, rule.line) for rule in load_rules([tmp_path])] == [("TST-001", 1), ("TST-002", 15)]
+
+
+def test_the_rules_that_come_with_it():
+    assert (rules_folder() / "selection").is_dir()
+    rules = load_rules([rules_folder()])
+    ids = {rule.id for rule in rules} | {name for rule in rules for name in rule.aliases}
+    assert len(rules) >= 20
+    assert not [name for rule in rules for name in rule.supersedes if name not in ids]
