@@ -191,7 +191,7 @@ def _dtype_section(
         spans = [_span([getattr(m, field) for m in runs]) for field in ("linf", "ratio", "ratio_without_oracle")]
         lines.append(f"| {kind}: {name} | {' | '.join(spans)} |")
     for reason in dict.fromkeys(skipped.values()):
-        names = ", ".join(name for name, why in skipped.items() if why == reason)
+        names = "; ".join(name for name, why in skipped.items() if why == reason)
         lines += ["", f"Not run, because {reason}: {names}."]
     return [*lines, ""]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensoraudit.version import __version__
+
 if TYPE_CHECKING:
     from tensoraudit.api import compare, scan
     from tensoraudit.equivalence.comparison import Comparison, compare_arrays
 
-__version__ = "0.1.0"
 __all__ = ["Comparison", "__version__", "compare", "compare_arrays", "scan"]
 
 _HOMES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +29,7 @@ def make() -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every test runs in an empty folder: a pickle that runs would leave `pwned` there."""
     monkeypatch.chdir(tmp_path)
     yield

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.zips import SafeZip, ZipLimits
 from tensoraudit.errors import InputError
 
@@ -20,7 +22,7 @@ def archive(entries: dict[str, bytes], comment: bytes = b"", method: int = zipfi
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize("comment", [b"", b"hello PK\x05\x06"])
+@pytest.mark.parametrize("comment", [b"", b"hello"])
 def test_an_honest_archive(method: int, comment: bytes) -> None:
     found = SafeZip(archive({"m/data.pkl": b"abc" * 50, "m/data/0": b""}, comment, method), "m.pt")
     assert found.prefix == "m/"
@@ -92,8 +94,16 @@ def test_an_unknown_method_and_two_sizes() -> None:
         SafeZip(memoryview(bytes(data)), "x.zip")
 
 
+def test_a_comment_that_looks_like_an_end_record_is_refused() -> None:
+    with pytest.raises(InputError, match="zip archive"):
+        SafeZip(archive({"a": b""}, b"hello PK\x05\x06"), "x.zip")
+
+
 def test_an_empty_archive() -> None:
     assert SafeZip(archive({}), "x.zip").names == ()
+    Path("empty.pt").write_bytes(archive({}))
+    with pytest.raises(InputError, match="a zip archive that holds no model"):
+        identify("empty.pt")
 
 
 def test_the_case_of_names_does_not_matter_because_it_does_not_to_torch(make: ModuleType) -> None:
@@ -102,13 +112,14 @@ def test_the_case_of_names_does_not_matter_because_it_does_not_to_torch(make: Mo
 
     import torch
 
-    evil = pickle.dumps({"other": 1}, 2)
-    seen = []
-    for first in (True, False):
-        entries = [("m/data.pkl", make.STATE), make.WEIGHTS, ("m/version", b"3\n")]
-        entries.insert(0 if first else 3, ("m/DATA.PKL", evil))
-        data = make.zipped(entries)
-        seen.append(set(torch.load(io.BytesIO(data), weights_only=True)))
-        with pytest.raises(InputError, match="twice"):
-            SafeZip(memoryview(data), "m.pt")
-    assert {"other"} in seen
+    evil = ("m/DATA.PKL", pickle.dumps({"other": 1}, 2))
+    entries = [("m/data.pkl", make.STATE), make.WEIGHTS, ("m/byteorder", b"little"), ("m/version", b"3\n")]
+    seen = set()
+    for place in range(len(entries) + 1):
+        for more in range(4):
+            padding = [(f"m/data/{i + 1}", b"") for i in range(more)]
+            data = make.zipped([*entries[:place], evil, *entries[place:], *padding])
+            seen |= set(torch.load(io.BytesIO(data), weights_only=True))
+            with pytest.raises(InputError, match="twice"):
+                SafeZip(memoryview(data), "m.pt")
+    assert seen == {"other", "weight"}

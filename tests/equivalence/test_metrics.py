@@ -72,7 +72,7 @@ def _check(a: np.ndarray, b: np.ndarray) -> Metrics:
         if exact is None:
             assert value is None, name
         elif exact > TOP:
-            assert math.isinf(value), name
+            assert math.isinf(value) or (value == TOP and exact < TOP * Decimal("1.0000000000000002")), name
         else:
             # Sums of doubles: a few roundings a term; and near the smallest double, its spacing.
             slack = Decimal("1e-11") if name == "cosine" else Decimal("1e-323")
@@ -83,7 +83,7 @@ def _check(a: np.ndarray, b: np.ndarray) -> Metrics:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_every_number_agrees_with_sixty_digits(dtype: str) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=100)
     @given(_pair(dtype, allow_nan=True, allow_infinity=True))
     def check(pair: tuple[np.ndarray, np.ndarray]) -> None:
         _check(*pair)

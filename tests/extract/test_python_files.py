@@ -144,7 +144,7 @@ def test_bad_files_are_skipped_and_the_others_read(tmp_path):
     read = read_python([tmp_path, tmp_path / "missing.py"], root=tmp_path)
     assert [fact.at.path for fact in read.facts if isinstance(fact, Call)] == ["good.py"]
     reasons = {skip.path: skip.reason for skip in read.skipped}
-    assert reasons.pop("line.py").startswith("larger than 2 MB")
+    assert reasons.pop("line.py").startswith("larger than 1 MB")
     assert reasons.pop("missing.py") == "No such file or directory"
     assert reasons == {
         "syntax.py": "not valid Python (line 1): invalid syntax",

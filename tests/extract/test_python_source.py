@@ -1,5 +1,6 @@
 """What facts a piece of Python gives: callees, arguments, blocks, references, operations."""
 
+import gc
 import math
 from textwrap import dedent
 
@@ -608,12 +609,38 @@ def test_places_count_characters_from_one():
         ("f" + "()" * 100_000, "nested too deeply"),
         ("x = " + "[" * 5000 + "]" * 5000, "n"),
         ("if a: ...\n" + "elif b: ...\n" * 50_000, "nested too deeply"),
+        ("\n".join(" " * n + "for i in x:" for n in range(30)) + " f()", "nested too deeply"),
     ],
 )
 def test_a_text_that_cannot_be_read_is_skipped_with_its_reason(text, reason):
     read = read_python_text(text)
     assert read.facts == []
     assert read.skipped[0].reason.startswith(reason)
+
+
+def test_loops_count_per_function():
+    loops = "\n".join(" " * n + "for i in x:" for n in range(15))
+    text = f"{loops}\n{' ' * 15}def f():\n" + "\n".join(" " * (16 + n) + "for i in x:" for n in range(15)) + " f()"
+    assert not read_python_text(text).skipped
+
+
+def test_nothing_is_left_for_the_garbage_collector():
+    """Syntax trees must go at once: with cycles they would pile up while the collector is off."""
+    text = dedent(NET.format(body="pass")) + "for i in x:\n    y = lambda a: [b for b in a]\n"
+    gc.collect()
+    gc.disable()
+    try:
+        read = read_python_text(text)
+        count = gc.collect()
+    finally:
+        gc.enable()
+    assert len(read.facts) > 20
+    assert count == 0
+
+
+def test_reading_twice_gives_the_same_facts():
+    text = NET.format(body="self.conv(x)")
+    assert read_python_text(dedent(text)).facts == read_python_text(dedent(text)).facts
 
 
 def test_chains_within_the_limits_of_the_parser_are_read():

@@ -94,6 +94,8 @@ examples:
         ('{call: "**"}', "no literal part: this would try every call; name it, or write 'scan: true'"),
         ('{node: "*", domain: ""}', "no literal part: this would try every node"),
         ('{value: "**", dtype: float16}', "no literal part"),
+        ('{value: "**", role: [initializer, intermediate]}', "no literal part"),
+        ('{value: "**", constant: [1, {present: false}]}', "no literal part"),
         ("{node: Conv, inside: {loop: true}}", "'inside' is a relation of call"),
         ("{call: f, producer: {node: Conv}}", "'producer' is a relation of node and value, not of a call"),
         ("{value: x, input: {index: 0, dtype: int64}}", "'input' is a relation of node"),
@@ -209,7 +211,13 @@ def test_scan_allows_an_anchor_without_a_name(lang):
 
 @pytest.mark.parametrize(
     "match",
-    ['{node: "**", domain: my.ops}', '{value: "**", role: input}', '{class: "**", bases: a.B}', '{package: "**"}'],
+    [
+        '{node: "**", domain: my.ops}',
+        '{value: "**", role: input}',
+        '{value: "**", constant: {gt: 1}}',
+        '{class: "**", bases: a.B}',
+        '{package: "**"}',
+    ],
 )
 def test_another_field_may_find_the_facts(lang, match):
     assert lang.rule(match)

@@ -267,3 +267,14 @@ def test_work_grows_with_candidates_not_with_rules_times_facts(lang, monkeypatch
     matches = match_rules(RuleSet(tuple(rules)), FactStore(facts), source="", target="")
     assert len(matches) == 200
     assert len([fact for fact in asked if fact is not None]) == 200
+
+
+def test_constants_are_found_among_all_values(lang):
+    facts = [
+        lang.value("a"),
+        lang.value("b", constant=5),
+        lang.value("c", constant=Unknown("large")),
+        lang.value("d", constant=1),
+    ]
+    rule = lang.rule('{value: "**", constant: {gt: 2}}')
+    assert [(m.anchor.name, m.state) for m in lang.matches(rule, *facts)] == [("b", "certain"), ("c", "suspected")]

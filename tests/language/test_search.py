@@ -1,6 +1,8 @@
 """`exists` and `absent`: every place, order, `same`, sides, captures, and what is not known."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tensoraudit.facts import (
     Checkpoint,
@@ -88,6 +90,25 @@ def test_exists_and_absent(lang, code, search, found):
     assert bool(lang.matches(lang.rule(f"{{call: f, absent: {search}}}"), *code)) is not found
 
 
+ORDERS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([1, 2, Unknown("?")])), max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), ORDERS, st.sampled_from(["before", "after"]))
+def test_order_is_that_of_looking_at_every_pair(lang, anchors, others, direction):
+    rule = lang.rule(f"{{call: f, exists: {{call: g, in: module, {direction}: true, args: {{0: 1}}}}}}")
+    facts = [lang.call("f", order=order, line=n + 1) for n, order in enumerate(anchors)]
+    facts += [lang.call("g", {0: value}, order=order, line=50 + n) for n, (order, value) in enumerate(others)]
+    expected = {}
+    for n, own in enumerate(anchors):
+        seen = [
+            value for order, value in others if (order < own if direction == "before" else order > own) and value != 2
+        ]
+        if seen:
+            expected[n + 1] = "certain" if 1 in seen else "suspected"
+    assert {match.where.line: match.state for match in lang.matches(rule, *facts)} == expected
+
+
 @pytest.mark.parametrize(("search", "found"), [("{call: g, in: class}", True), ("{call: k, in: class}", False)])
 def test_a_class_looks_into_itself(lang, code, search, found):
     assert bool(lang.matches(lang.rule(f"{{class: Net, exists: {search}}}"), *code)) is found
@@ -132,6 +153,18 @@ def test_captures_are_put_in(lang):
     assert [(match.anchor.name, match.captures, match.state) for match in matches] == [
         ("a.weight", {"layer": "a"}, "certain")
     ]
+
+
+def test_captures_deep_inside_are_those_of_each_anchor(lang):
+    rule = lang.rule('{node: "{x}A", exists: {node: Z, in: graph, producer: {node: "{x}B"}}}')
+    facts = [
+        lang.node("pA", name="1"),
+        lang.node("qA", name="2"),
+        lang.node("qB", ["i"], ["o"]),
+        lang.node("Z", ["o"], ["e"]),
+    ]
+    assert [match.anchor.name for match in lang.matches(rule, *facts)] == ["2"]
+    assert [match.anchor.name for match in lang.matches(rule, *reversed(facts))] == ["2"]
 
 
 def test_a_checkpoint_is_all_its_files(lang):

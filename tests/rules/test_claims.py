@@ -133,6 +133,16 @@ class Measurer:
         for label, args in sizes.items():
             self.size(opened, label, args)
 
+    def other_route(self, args, path, dynamic):
+        """Whether the exporter that is not shipped takes the model at all."""
+        route = "dynamo" if self.route == ROUTES["torchscript"] else "torchscript"
+        try:
+            export(self.make(), tuple(arg.clone() for arg in args), path, route, dynamic)
+        except Exception:
+            self.add("export.status", ROUTES[route], "failed")
+        else:
+            self.add("export.status", ROUTES[route], "ok")
+
     def outputs(self, opened, name, args):
         try:
             first, second = run_file(opened, args), run_file(opened, args)
@@ -185,6 +195,8 @@ def test_a_model_settles_its_rule(rule, which, tmp_path):
     measurer.reference(inputs[0])
     file = export(measurer.make(), tuple(arg.clone() for arg in inputs[0]), tmp_path / "m.onnx", route, dynamic)
     measurer.candidate(file, inputs, sizes)
+    if getattr(fixture, "BOTH_ROUTES", False):
+        measurer.other_route(inputs[0], tmp_path / "other.onnx", dynamic)
     facts = [*read_python([path], root=FIXTURES).facts, *read_onnx(file), *environment(), *measurer.rows]
     own = lines_of(path, make())
     found = states(rule, FactStore(facts), lambda match: match.where.line is None or match.where.line in own)
@@ -248,7 +260,8 @@ def test_a_dimension_declared_auto_may_be_specialised(make, state, tmp_path):
             verbose=False,
         )
     measurer.add("export.dynamic_lost", measurer.route, [])  # the input keeps a symbol: only another size can tell
-    measurer.candidate(tmp_path / "m.onnx", [(X,)], {"batch=5": (torch.linspace(-1, 2, 35).reshape(5, 7),)})
+    sizes = {f"batch={n}": (torch.linspace(-1, 2, 7 * n).reshape(n, 7),) for n in (2, 5)}
+    measurer.candidate(tmp_path / "m.onnx", [(X,)], sizes)
     python = "import torch\ntorch.onnx.export(m, (x,), 'm.onnx', dynamic_shapes=({0: torch.export.Dim.AUTO},))\n"
     assert settled("ONX-010", measurer.rows, python) == {state}
 

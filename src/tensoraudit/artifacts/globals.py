@@ -12,13 +12,12 @@ from typing import Final
 
 _TORCH: Final = re.compile(
     r"torch\.(?:_utils\._rebuild_(?:parameter|parameter_with_state|qtensor|tensor|tensor_v2|tensor_v3|sparse_tensor"
-    r"|sparse_csr_tensor|meta_tensor_no_storage|nested_tensor|wrapper_subclass|device_tensor_from_numpy|xla_tensor"
-    r"|device_tensor_from_cpu_tensor)"
+    r"|meta_tensor_no_storage|nested_tensor|wrapper_subclass|device_tensor_from_numpy|device_tensor_from_cpu_tensor)"
     r"|_tensor\._rebuild_from_type_v2|nn\.parameter\.Parameter|serialization\._get_layout|Size|Tensor|device"
-    r"|(?:storage\.|cuda\.|)(?:Bool|Byte|Char|Short|Int|Long|Half|BFloat16|Float|Double|ComplexFloat|ComplexDouble|QInt8"
-    r"|QUInt8|QInt32|QUInt4x2|QUInt2x4|Untyped|Typed)Storage"
-    r"|(?:u?int(?:1|2|3|4|5|6|7|8|16|32|64)|bits(?:1x8|2x4|4x2|8|16)|q(?:u?int8|int32|uint4x2|uint2x4)|bool|half|float"
-    r"|double|long|int|short|float16|bfloat16|float32|float64|complex32|complex64|complex128"
+    r"|(?:cuda\.)?(?:Bool|Byte|Char|Short|Int|Long|Half|BFloat16|Float|Double|ComplexFloat|ComplexDouble)Storage"
+    r"|(?:QInt8|QUInt8|QInt32|QUInt4x2|QUInt2x4)Storage|storage\.(?:Untyped|Typed)Storage"
+    r"|(?:u?int(?:1|2|3|4|5|6|7|8|16|32|64)|bits(?:1x8|2x4|4x2|8|16)|q(?:u?int8|int32|uint4x2|uint2x4)|bool"
+    r"|float16|bfloat16|float32|float64|complex32|complex64|complex128"
     r"|float(?:8_e4m3fn|8_e4m3fnuz|8_e5m2|8_e5m2fnuz|8_e8m0fnu|4_e2m1fn_x2))"
     r"|per_(?:tensor|channel)_(?:affine|symmetric|affine_float_qparams))"
 )
@@ -27,6 +26,7 @@ _PYTHON: Final = frozenset({
     "builtins.complex", "__builtin__.set", "__builtin__.bytearray", "__builtin__.complex",
 })  # fmt: skip
 _PLAIN: Final = frozenset({
+    "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_xla_tensor",
     "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct", "numpy.core.multiarray.scalar",
     "numpy._core.multiarray.scalar", "numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer",
     "numpy.ndarray", "numpy.dtype", "builtins.frozenset", "builtins.slice", "builtins.range", "builtins.bytes",

@@ -34,6 +34,8 @@ from tensoraudit.errors import InputError
 
 _PROMISES: Final[dict[str, Format]] = {".onnx": "onnx", ".pt2": "exported_program", ".jit": "torchscript"}
 """Suffixes that promise one format; `.pt`, `.pth` and `.bin` promise nothing."""
+_ZIP_MAGIC: Final = frozenset({b"PK\x03\x04", b"PK\x05\x06"})
+"""How an archive begins; the second is one without entries."""
 _MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin"})
 _COPY: Final = "Copy or download the file again, or export the model again."
 _MAX_SOURCE: Final = 32 << 20
@@ -48,12 +50,12 @@ def identify(spec: str) -> Artifact:
     for a worker to find out. Raises InputError for what is no artifact, is damaged, or is missing.
     """
     path = Path(spec)
-    if not exists(path):
+    if not spec.strip() or not exists(path):  # "" would be the current folder
         return artifact_from_name(spec)
     if path.is_dir():
         return _folder(spec, path)
     view = map_file(path)
-    if bytes(view[:4]) == b"PK\x03\x04":
+    if bytes(view[:4]) in _ZIP_MAGIC:
         return _zip(spec, path, view)
     for read in (_legacy, _source, _onnx):
         artifact = read(spec, path, view)
@@ -190,5 +192,5 @@ def _artifact(
 
 
 def _foreign(path: Path, what: str, remedy: str) -> InputError:
-    named = f"is named {path.suffix}, but " if path.suffix in _PROMISES else ""
+    named = "is named .onnx, but " if path.suffix == ".onnx" else ""
     return InputError(f"{named}is {what}", where=str(path), remedy=remedy)

@@ -7,6 +7,7 @@ the model that the arrays are for.
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ MAX_SAMPLE_BYTES: Final = 8 << 30
 """All arrays of one file together, in bytes. Zeros shrink a thousandfold, so there is no limit on the ratio."""
 
 _LIMITS: Final = ZipLimits(ratio=1_100, inflated=MAX_SAMPLE_BYTES)
+_MAX_RANK: Final = 64
 _SAVE: Final = "Save the arrays with numpy.savez('samples.npz', name=array, ...)."
 _KINDS: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 """Item sizes in bytes that frameworks share, by NumPy's kind letter."""
@@ -65,10 +67,10 @@ def _array(view: memoryview, where: str, name: str) -> np.ndarray[Any, Any]:
     if dtype.itemsize not in _KINDS.get(dtype.kind, ()):
         what = "Python objects" if dtype.hasobject else f"elements of type {dtype}"
         raise InputError(f"{name} holds {what}; a model takes numbers and booleans", where=where, remedy=_SAVE)
-    needed = dtype.itemsize
-    for size in shape:
-        needed *= size
-    if min(shape, default=0) < 0 or needed != len(view) - start:
+    if len(shape) > _MAX_RANK or not all(0 <= size < 1 << 63 for size in shape):
+        raise InputError(f"{name} declares a shape that no array has", where=where, remedy=_SAVE)
+    needed = math.prod(shape, start=dtype.itemsize)
+    if needed != len(view) - start:
         message = f"{name} declares shape {shape} of {dtype} ({needed:,} bytes), {len(view) - start:,} bytes are there"
         raise InputError(message, where=where, remedy=_SAVE)
     array = np.frombuffer(view[start:], dtype=dtype).reshape(shape, order="F" if fortran else "C")

@@ -75,7 +75,7 @@ def _missing(spec: str) -> InputError:
     if not spec.strip():
         return InputError("no artifact was named", remedy="Name a file, a folder, file.py:name or package.module:name.")
     remedy = f"Did you mean {near!r}?" if (near := _near(spec)) else "Check the path."
-    if _is_dotted(spec) and "." in spec and not near:
+    if _is_dotted(spec) and "." in spec:
         remedy += " An object of an installed package is written package.module:name."
     return InputError("does not exist", where=spec, remedy=remedy)
 

@@ -16,7 +16,8 @@ Span = tuple[int, int]
 
 MAX_GRAPH_DEPTH: Final = 32
 """Protobuf parsers stop at 100 nested messages, three per subgraph, so no runtime reads a deeper model."""
-_MAX_RANK: Final = 1_000
+_MAX_RANK: Final = 64
+"""NumPy's limit; it keeps the number of elements printable, too."""
 
 _MODEL_WIRE: Final = {
     1: VARINT, 2: BYTES, 3: BYTES, 4: BYTES, 5: VARINT, 6: BYTES, 7: BYTES, 8: BYTES, 14: BYTES, 20: BYTES, 25: BYTES,

@@ -32,10 +32,6 @@ _ITEM_BYTES: Final = {
     "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "float32": 4, "int32": 4, "uint32": 4,
     "qint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "complex32": 4,
 }  # fmt: skip
-_DTYPE_NAMES: Final = {
-    "torch.float": "float32", "torch.double": "float64", "torch.half": "float16", "torch.long": "int64",
-    "torch.int": "int32", "torch.short": "int16", "torch.cfloat": "complex64", "torch.cdouble": "complex128",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ def item_bytes(dtype: str) -> int:
 def dtype_of(name: str) -> str:
     """Return the common dtype name of a dotted storage type or torch dtype: `torch.FloatStorage` is `float32`."""
     last = name.rpartition(".")[2]
-    return _DTYPES.get(last) or _DTYPE_NAMES.get(name, last)
+    return _DTYPES.get(last, last)
 
 
 def storage_of(node: Any) -> tuple[str, str, int] | None:

@@ -42,7 +42,7 @@ _UNTRUSTED: Final = {
 
 
 def describe_weights(artifact: Artifact) -> str:
-    """Return the weights of a checkpoint in words: `24 tensors, 1,423,616 numbers under key 'model_state'`."""
+    """Return the weights of a checkpoint in words: `24 tensors, 1,423,616 parameters under key 'model_state'`."""
     details = artifact.details
     words = f"{details['tensors']:,} tensors, {details['parameters']:,} parameters"
     key = details.get("state_key")

@@ -33,20 +33,26 @@ _ALWAYS_UNPICKLED: Final = re.compile(
 )
 _CONFIG: Final = re.compile(r"(data/(?:weights|constants)/).*_config\.json", re.IGNORECASE)
 _PROGRAM: Final = re.compile(r"serialized_exported_program\.json|models/.+\.json", re.IGNORECASE)
-_PLAIN_EXPRESSION: Final = re.compile(r"[\w\s+\-*/%(),.<>=!&|~]{0,10000}")
-_CALLED: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_ATTRIBUTE: Final = re.compile(r"__|\.\s*[A-Za-z_]|[A-Za-z_]\w*\s*\.")
-_FUNCTIONS: Final = frozenset({"floor", "ceiling", "sqrt", "log", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh"})
-"""The lower-case functions that torch prints in symbolic sizes; all others (Mod, FloorDiv, Max...) begin upper-case."""
+_MAX_EXPRESSION: Final = 10_000
+_QUOTED_NAME: Final = re.compile(r"'\w{1,100}'")
+_CHARACTERS: Final = re.compile(r"[\w\s+\-*/%(),.<>=!&|~]*")
+_ACCESS: Final = re.compile(r"\.\s*[A-Za-z_]|\)\s*\(")
+"""An attribute, or a call of what is no plain name."""
+_WORD: Final = re.compile(
+    r"\d+(?:e\d+)?|[A-Z][A-Za-z0-9_]*|[a-z]{1,3}\d+"
+    r"|floor|ceiling|sqrt|log|exp|sin|cos|tan|sinh|cosh|tanh|evaluate|positive|negative|nonnegative|integer|real|finite|even"
+    r"|true|false|oo|pi"
+)
+"""Numbers, the classes of sympy and torch (Mod, FloorDiv, Symbol...), symbols (s77, u0), functions, and assumptions."""
 
 
 def is_exported_program(archive: SafeZip) -> bool:
-    """Whether a zip is what `torch.export.save` writes, in the layout of torch 2.8 and later or of before."""
+    """Whether a zip is what `torch.export.save` writes, in the layout of now or in the older one."""
     return _OLD in archive or ("archive_format" in archive and any(map(_PROGRAM.fullmatch, archive.names)))
 
 
 def layout_of(archive: SafeZip) -> str:
-    """Return "pt2" or, for what was written before torch 2.8, "json"."""
+    """Return "pt2", or "json" for the older layout, which torch 2.13 still reads but calls deprecated."""
     return "json" if _OLD in archive else "pt2"
 
 
@@ -76,13 +82,16 @@ def wishes_of_exported_program(archive: SafeZip) -> tuple[str, ...]:
 
 
 def is_plain_expression(text: str) -> bool:
-    """Whether evaluating a symbolic size can do no more than arithmetic."""
-    called = (name for name in _CALLED.findall(text) if not name[0].isupper())
-    return (
-        _PLAIN_EXPRESSION.fullmatch(text) is not None
-        and _ATTRIBUTE.search(text) is None
-        and all(name in _FUNCTIONS for name in called)
-    )
+    """Whether evaluating a symbolic size can do no more than arithmetic.
+
+    torch writes what `sympy.srepr` gives, `Mul(Integer(2), Symbol('s77', integer=True))`; older versions wrote
+    `2*s77`.
+    """
+    if len(text) > _MAX_EXPRESSION:
+        return False
+    text = _QUOTED_NAME.sub("1", text)
+    fits = _CHARACTERS.fullmatch(text) is not None and "__" not in text and _ACCESS.search(text) is None
+    return fits and all(map(_WORD.fullmatch, re.findall(r"\w+", text)))
 
 
 def _pickled_entries(archive: SafeZip) -> Iterator[str]:

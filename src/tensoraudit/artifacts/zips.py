@@ -29,6 +29,8 @@ _LOCAL = b"PK\x03\x04"
 _LOCAL_HEADER = 30
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_SLACK = 1 << 20
+"""Inflated bytes that no ratio counts for: a few repeated lines may well shrink a thousandfold, and cannot hurt."""
 _BROKEN = (
     zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError,
     OverflowError, struct.error, zlib.error, IndexError,
@@ -118,16 +120,16 @@ class SafeZip:
             raise InputError(f"has no entry {name!r}", where=self.where, remedy=_SAVE) from None
 
     def _check_entry(self, info: zipfile.ZipInfo) -> None:
+        packed, whole = info.compress_size, info.file_size
+        is_stored = info.compress_type == zipfile.ZIP_STORED
         refusals = (
             (_is_unsafe_name(info.filename), "has a name that leads out of the archive"),
             (info.flag_bits & 0x1, "is encrypted"),
             (stat.S_ISLNK(info.external_attr >> 16), "is a symbolic link"),
             (info.compress_type not in _METHODS, f"is packed by method {info.compress_type}, which PyTorch never uses"),
-            (info.file_size > len(self._view) and info.compress_type == zipfile.ZIP_STORED, "ends beyond the file"),
-            (
-                _inflates_too_much(info, self._limits.ratio),
-                f"unpacks {info.compress_size:,} bytes to {info.file_size:,}, as a bomb does",
-            ),
+            (is_stored and packed != whole, "is stored, but declares two sizes"),
+            (packed > len(self._view), "ends beyond the file"),
+            (whole > _SLACK + self._limits.ratio * packed, f"unpacks {packed:,} bytes to {whole:,}, as a bomb does"),
         )
         for refused, words in refusals:
             if refused:
@@ -170,7 +172,7 @@ class _ViewFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         at = (0, self._at, len(self._view))[whence] + offset
         if at < 0:
-            raise ValueError(f"position {at} before the start")
+            raise OSError(f"position {at} before the start")  # the type that zipfile expects of a file
         self._at = at
         return at
 
@@ -215,18 +217,9 @@ def _directory(view: memoryview) -> tuple[int, int, int] | None:
     return offset, size, end
 
 
-def _is_stored_otherwise(info: zipfile.ZipInfo) -> bool:
-    return info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size
-
-
 def _is_unsafe_name(name: str) -> bool:
     absolute = name.startswith(("/", "\\")) or bool(_DRIVE.match(name))
     return not name or absolute or ".." in re.split(r"[/\\]", name)
-
-
-def _inflates_too_much(info: zipfile.ZipInfo, ratio: int) -> bool:
-    slack = 1 << 20  # a few repeated lines may well shrink a thousandfold; they cannot hurt
-    return info.compress_type == zipfile.ZIP_DEFLATED and info.file_size > slack + ratio * info.compress_size
 
 
 def _common_folder(names: list[str]) -> str:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import tensoraudit
 from tensoraudit.audit.state import Audit
 from tensoraudit.facts import Scope, Site
 from tensoraudit.facts.store import FactStore
@@ -24,6 +23,7 @@ from tensoraudit.findings.settle import findings_from_matches
 from tensoraudit.findings.suppress import read_config, suppress
 from tensoraudit.language.engine import match_rules
 from tensoraudit.language.load import load_rules, rules_folder
+from tensoraudit.version import __version__
 
 SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "python": ""}
 TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime"}
@@ -167,7 +167,7 @@ def _with_gradients(audit: Audit) -> tuple[Probe, ...]:
 def _tool(audit: Audit) -> dict[str, Any]:
     versions: dict[str, Any] = {
         "name": "tensoraudit",
-        "version": tensoraudit.__version__,
+        "version": __version__,
         "python": platform.python_version(),
     }
     if audit.pool is None or audit.reference is None:

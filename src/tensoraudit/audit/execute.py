@@ -200,16 +200,23 @@ def _devices(audit: Audit, role: str) -> Sequence[str]:
     return [device["kind"] for device in hello.get("devices", ())]
 
 
+def _level_runs(sample: str, level: Mapping[str, Any]) -> dict[str, Run]:
+    """The runs of one level; a level at which the file does not load is a failed run."""
+    if error := level.get("error"):
+        return {sample: Run(sample, {}, {}, error=error["message"])}
+    return read_runs(level)
+
+
 def _run_levels(audit: Audit, candidate: Candidate) -> Audit:
     """ONNX Runtime's optimisation levels on the first input set; judged against each other later."""
     if candidate.framework != "onnxruntime" or not audit.candidate_runs.get(f"{candidate.name}/cpu"):
         return audit
     assert audit.pool is not None
     first = wire(audit.pool, usable_samples(audit)[0])
-    outcome = audit.pool.run("onnxruntime", "onnxruntime.levels", {**candidate.params, "inputs": [first]})
+    outcome = audit.pool.run("onnxruntime", "onnxruntime.levels", {**candidate.params, "inputs": [first], "repeat": 2})
     levels = (outcome.result or {}).get("levels", {})
     runs: dict[str, dict[str, Run]] = {
-        f"{candidate.name}/level:{name}": read_runs(level) for name, level in levels.items()
+        f"{candidate.name}/level:{name}": _level_runs(first["name"], level) for name, level in levels.items()
     }
     row = probe_row(f"levels.{candidate.name}", "onnxruntime", "cpu", outcome, target=candidate.target)
     return audit.add(candidate_runs=runs, probes=(row,))

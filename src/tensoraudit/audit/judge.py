@@ -153,9 +153,11 @@ def _quantities(sample: Sample, output: TensorComparison) -> dict[str, Any]:
     }
 
 
-def _determinism(metric: str, value: bool, candidate: Candidate | None) -> Measurement:
-    target = candidate.target if candidate else ""
-    return Measurement(metric, "model", value, probe="forward", side="target" if candidate else "source", target=target)
+def _determinism(
+    metric: str, value: bool, candidate: Candidate | None, where: str = "default optimisation level"
+) -> Measurement:
+    target, side = (candidate.target, "target") if candidate else ("", "source")
+    return Measurement(metric, "model", value, probe="forward", side=side, target=target, detail=where)  # type: ignore[arg-type]
 
 
 def _reference_determinism(audit: Audit) -> Iterator[Measurement]:
@@ -180,7 +182,16 @@ def _judge_levels(audit: Audit, candidate: Candidate) -> Audit:
         for level, runs in levels.items()
         if runs
     ]
-    return audit.add(measurements=tuple(measured))
+    return audit.add(measurements=(*measured, *_level_determinism(audit, candidate, {"disable": base, **levels})))
+
+
+def _level_determinism(
+    audit: Audit, candidate: Candidate, levels: Mapping[str, Mapping[str, Run]]
+) -> Iterator[Measurement]:
+    """An optimiser can hide a random node: a file that repeats itself only when optimised is random elsewhere."""
+    for level, runs in levels.items():
+        if not all(_repeats(audit, run) for run in runs.values() if run.repeat):
+            yield _determinism("candidate.deterministic", False, candidate, f"optimisation level {level}")
 
 
 def _level_verdict(audit: Audit, base: Mapping[str, Run], runs: Mapping[str, Run]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tensoraudit.artifacts.artifact import Artifact
@@ -12,7 +12,8 @@ from tensoraudit.extract.exported_program import read_exported_program
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.extract.python_source import read_python
 from tensoraudit.extract.torchscript import read_torchscript
-from tensoraudit.facts import Fact, Side
+from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
+from tensoraudit.facts.code_index import CodeIndex
 
 GraphReader = Callable[[Path, Side], Iterable[Fact]]
 
@@ -56,7 +57,27 @@ def _read_sources(audit: Audit) -> Audit:
         return audit
     read = read_python(paths, root=audit.options.root.resolve(), side="source")
     skipped = tuple(f"not read: {skip.path}: {skip.reason}" for skip in read.skipped)
-    return audit.add(facts=tuple(read.facts), notes=skipped)
+    return audit.add(facts=tuple(own_code(read.facts, audit.description.get("classes", ()))), notes=skipped)
+
+
+def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:
+    """Leave out the bodies of modules that the audited model is not made of: a file often holds several models.
+
+    `classes` are the qualified names that make up the model; without any (the model could not be asked) all facts stay.
+    """
+    scopes = [fact for fact in facts if isinstance(fact, Scope)]
+    code = CodeIndex(
+        scopes,
+        [fact for fact in facts if isinstance(fact, ClassDef)],
+        [fact for fact in facts if isinstance(fact, Import)],
+    )
+    foreign: set[tuple[str | None, int | None]] = set()
+    for scope in scopes:
+        definition = code.class_of(scope) if scope.kind == "class" and classes else None
+        module = definition is not None and any(base.startswith("torch.nn.") for base in code.bases(definition))
+        if (scope.at.path, scope.parent) in foreign or (module and scope.name not in classes):
+            foreign.add((scope.at.path, scope.id))
+    return (fact for fact in facts if (fact.at.path, getattr(fact, "scope", None)) not in foreign)  # type: ignore[union-attr]
 
 
 def _read_environments(audit: Audit) -> Audit:

@@ -43,7 +43,8 @@ def probe_row(
 
 def transfer(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays as references that a worker can open; scalars stay `{"value": ...}`."""
-    return {name: pool.put(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
+    numbers = (np.ndarray, np.generic)  # arithmetic on a 0-d array gives a scalar
+    return {name: pool.put(np.asarray(v)) if isinstance(v, numbers) else v for name, v in arrays.items()}
 
 
 def wire(pool: Pool, sample: Sample) -> dict[str, Any]:

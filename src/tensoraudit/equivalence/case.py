@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensoraudit.equivalence.blocks import Array
-from tensoraudit.equivalence.floor import dtype_floor
+from tensoraudit.equivalence.floor import EPS, dtype_floor
 from tensoraudit.equivalence.tolerance import Tolerance
+
+_MATCHES = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,23 @@ class Case:
     candidate_repeat: Array | None = None
     notes: tuple[Note, ...] = ()
 
-    def closeness(self, scale: float) -> float:
-        """Return how far values may differ and still count as matching, where no floor is measured; 0 for integers."""
+    @property
+    def float_dtype(self) -> str:
+        """Return the dtype that limits go by."""
+        return limits_go_by(self.reference_dtype, self.reference)
+
+    def closeness(self, scale: float, noise: float = 0.0) -> float:
+        """Return how far values may differ for a layout to count as matching; 0 for integers.
+
+        That is `noise`, a few roundings at `scale`, or the absolute tolerance, but no more than a hundredth of `scale`:
+        in a tensor of tiny values the tolerance alone would let anything match.
+        """
         if self.reference.dtype.kind != "f":
             return 0.0
-        return max(
-            self.tolerance.linf,
-            self.tolerance.noise_limit_without_oracle * dtype_floor(self.reference_dtype, scale),
-        )
+        roundings = self.tolerance.noise_limit_without_oracle * dtype_floor(self.float_dtype, scale)
+        return max(noise, roundings, min(self.tolerance.linf, _MATCHES * scale))
+
+
+def limits_go_by(dtype: str, carrier: Array) -> str:
+    """Return the logical dtype if its precision is known, else that of the array which carries it."""
+    return dtype if dtype in EPS else carrier.dtype.name

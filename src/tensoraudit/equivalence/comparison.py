@@ -157,6 +157,6 @@ class _SecondLook:
         compared, case = self._compared.get(scores.name), self._cases.get(scores.name)
         if compared is not None and compared.floor is not None and case is not None:
             return tie_of(compared.floor, case.tolerance)
-        dtype = scores.rows.dtype.name if case is None else case.reference_dtype
+        dtype = scores.rows.dtype.name if case is None else case.float_dtype
         rounding = dtype_floor(dtype, largest_magnitude(scores.rows))
         return 2.0 * tolerance_for(dtype).noise_limit_without_oracle * rounding

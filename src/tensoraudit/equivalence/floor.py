@@ -5,7 +5,7 @@ With a reference result `a`, a candidate result `b` and an oracle `r` (the refer
     e_a           = max|a - r|            the reference's own rounding error
     e_b           = max|b - r|            the candidate's error
     p             = max over draws k of max|a_k - a|, where a_k comes from inputs moved by one unit in the last place
-    dtype floor   = eps * max|r|          one rounding of the largest value (eps: spacing of the dtype at 1.0)
+    dtype floor   = max(eps * max|r|, spacing at zero)     one rounding of the largest value (eps: spacing at 1.0)
     floor         = max(e_a, p, dtype floor)
     error_ratio   = e_b / floor
 
@@ -13,8 +13,8 @@ Without an oracle `e_a` drops out, `a` stands in for `r` and `e_b = max|a - b|`.
 either side of a difference do not count here; structural rule 1 judges them.
 
 The dtype floor keeps a floor that was measured as zero (data movement, a saturated output) from making one rounding an
-infinite ratio. Where max|r| is zero, or below the smallest normal number (which hardware may flush to zero), the tensor
-has no scale of its own and is judged on the scale of 1: its dtype floor is eps (structural rule 7).
+infinite ratio. It is never less than the spacing of the numbers at zero. A tensor that is zero all over has no scale of
+its own and is judged on the scale of 1 (structural rule 7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tensoraudit.equivalence.metrics import Metrics
 
 Source = Literal["oracle", "perturbation", "dtype"]
 
-# Spacing of the numbers at 1.0 and smallest normal number, by logical dtype (IEEE 754; OCP 8-bit formats).
+# Spacing of the numbers at 1.0, by logical dtype (IEEE 754; OCP 8-bit formats).
 EPS = {
     "float16": 2.0**-10,
     "bfloat16": 2.0**-7,
@@ -37,13 +37,15 @@ EPS = {
     "float8_e4m3fn": 2.0**-3,
     "float8_e5m2": 2.0**-2,
 }
-SMALLEST_NORMAL = {
-    "float16": 2.0**-14,
+# Spacing of the numbers at zero: the smallest subnormal number; but the smallest normal one in those formats whose
+# subnormal numbers hardware and runtimes may flush to zero.
+SPACING_AT_ZERO = {
+    "float16": 2.0**-24,
     "bfloat16": 2.0**-126,
     "float32": 2.0**-126,
     "float64": 2.0**-1022,
-    "float8_e4m3fn": 2.0**-6,
-    "float8_e5m2": 2.0**-14,
+    "float8_e4m3fn": 2.0**-9,
+    "float8_e5m2": 2.0**-16,
 }
 
 
@@ -80,8 +82,8 @@ class NoiseFloor:
 
 
 def dtype_floor(dtype: str, scale: float) -> float:
-    """Return eps * scale for a logical dtype name; eps where the scale is zero or below the smallest normal number."""
-    return EPS[dtype] * (scale if scale >= SMALLEST_NORMAL[dtype] else 1.0)
+    """Return one rounding at the largest value `scale`, for a logical dtype name; a scale of 0 counts as 1."""
+    return max(EPS[dtype] * (scale if scale > 0.0 else 1.0), SPACING_AT_ZERO[dtype])
 
 
 def noise_floor(

@@ -103,7 +103,7 @@ def edge_samples(sample: Sample) -> dict[str, dict[str, Any]]:
         "zeros": _zeros,
         "large": lambda x: _scaled(x, _EDGES[x.dtype.name][0]),
         "tiny": lambda x: _scaled(x, _EDGES[x.dtype.name][1]),
-        "negative": lambda x: -np.abs(x),
+        "negative": lambda x: np.asarray(-np.abs(x), x.dtype),
     }
     return {edge: {name: make(v) if _is_float(v) else v for name, v in sample.items()} for edge, make in makers.items()}
 

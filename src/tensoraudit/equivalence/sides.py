@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import Array
-from tensoraudit.equivalence.case import Case, Note
+from tensoraudit.equivalence.blocks import Array, blocks
+from tensoraudit.equivalence.case import Case, Note, limits_go_by
 from tensoraudit.equivalence.layout import is_convention
 from tensoraudit.equivalence.pairing import Pairing
 from tensoraudit.equivalence.tolerance import Tolerance, tolerance_for
 
 _FLOATS = ("float16", "float32", "float64")
-_CARRIED = (
-    "(widen bfloat16 and 8-bit floats to float32 and name the dtype in reference_dtypes or candidate_dtypes; give "
-)
-_CARRIED += "the two parts of complex numbers as outputs of their own)"
+_WHAT_TO_GIVE = """give integers, bools or float16/32/64 (widen bfloat16 and 8-bit floats to float32 and name the \
+dtype in reference_dtypes or candidate_dtypes; give the two parts of complex numbers as outputs of their own)"""
 
 
 def read_side(side: Mapping[str, Any], what: str) -> dict[str, Array]:
@@ -34,8 +32,7 @@ def read_array(value: Any, where: str) -> Array:
         raise TypeError(f"{where} is a {type(value).__name__}, not a numpy array; convert it first")
     array: Array = np.asarray(value)
     if array.dtype.kind not in "biu" and array.dtype.name not in _FLOATS:
-        kinds = "give integers, bools or float16/32/64"
-        raise TypeError(f"{where} has dtype {array.dtype}, which cannot be compared; {kinds} {_CARRIED}")
+        raise TypeError(f"{where} has dtype {array.dtype}, which cannot be compared; {_WHAT_TO_GIVE}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -76,7 +73,7 @@ class Sides:
             candidate=b,
             reference_dtype=dtype,
             candidate_dtype=self.candidate_dtypes.get(pair.candidate, b.dtype.name),
-            tolerance=tolerance_for(dtype if is_float else "float32", tolerance),
+            tolerance=tolerance_for(limits_go_by(dtype, a) if is_float else "float32", tolerance),
             oracle=oracle,
             perturbed=draws,
             reference_repeat=self.reference_repeat.get(pair.reference),
@@ -86,9 +83,10 @@ class Sides:
 
     def _draws(self, name: str, a: Array) -> tuple[tuple[Array, ...], tuple[Note, ...]]:
         draws = [draw[name] for draw in self.perturbed if name in draw]
-        usable = tuple(draw for draw in draws if draw.shape == a.shape and draw.dtype.kind == "f")
+        usable = tuple(draw for draw in draws if draw.shape == a.shape and draw.dtype.kind == "f" and covers(draw, a))
         lost = len(draws) - len(usable)
-        return usable, (Note("perturbation-unusable", f"{lost} perturbed run(s) gave another shape"),) if lost else ()
+        text = f"{lost} perturbed run(s) gave another shape, or NaN or Inf where the reference has numbers"
+        return usable, (Note("perturbation-unusable", text),) if lost else ()
 
 
 def _usable_oracle(a: Array, oracle: Array | None) -> tuple[Array | None, tuple[Note, ...]]:
@@ -100,7 +98,14 @@ def _usable_oracle(a: Array, oracle: Array | None) -> tuple[Array | None, tuple[
         return None, (Note("oracle-unusable", text),)
     if oracle.dtype.itemsize <= a.dtype.itemsize and oracle.dtype.itemsize < 8:
         return None, (Note("oracle-unusable", f"the oracle is {oracle.dtype}, no wider than the reference"),)
+    if not covers(oracle, a):
+        return None, (Note("oracle-unusable", "the oracle is NaN or infinite where the reference has numbers"),)
     return oracle, ()
+
+
+def covers(other: Array, reference: Array) -> bool:
+    """Tell whether `other` has a finite value wherever the reference has one; elsewhere it would judge nothing."""
+    return all(bool((np.isfinite(x) | ~np.isfinite(a)).all()) for _, (x, a) in blocks(other, reference))
 
 
 def _turned(array: Array, order: Sequence[int], name: str) -> Array:

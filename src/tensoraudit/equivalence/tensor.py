@@ -51,7 +51,7 @@ def compare_tensor(case: Case) -> TensorComparison:
     for before in BEFORE_MEASURING:
         if (objection := before(case)) is not None:
             return _objected(case, objection)
-    metrics = _in_ulps_of(case.reference_dtype, measure(case.reference, case.candidate))
+    metrics = _in_ulps_of(case.float_dtype, measure(case.reference, case.candidate))
     case = replace(case, notes=case.notes + value_notes(metrics))
     for after in AFTER_MEASURING:
         if (objection := after(case, metrics)) is not None:
@@ -65,12 +65,12 @@ def compare_tensor(case: Case) -> TensorComparison:
 
 def _compare_floats(case: Case, metrics: Metrics) -> TensorComparison:
     a, b, tolerance = case.reference, case.candidate, case.tolerance
-    floor = noise_floor(a, b, case.reference_dtype, metrics, oracle=case.oracle, perturbed=case.perturbed)
+    floor = noise_floor(a, b, case.float_dtype, metrics, oracle=case.oracle, perturbed=case.perturbed)
     loss = is_loss(metrics, floor, tolerance)
     decisions = decide(a, b, tie=tie_of(floor, tolerance), scale=floor.scale, loss=loss)
     judgement = judge(metrics, floor, tolerance, decisions)
-    close = max(tolerance.linf, noise_limit(floor, tolerance) * floor.value)
-    layout = find_permutation(a, b, close) if loss else None
+    close = case.closeness(floor.scale, noise_limit(floor, tolerance) * floor.value)
+    layout = find_permutation(a, b, close) if loss and metrics.linf > close else None
     if layout is not None:
         judgement = Judgement(Verdict.BREAK, f"the layout differs: matches after transpose {layout}")
     return _result(

@@ -17,9 +17,8 @@ from pathlib import Path
 _CALIBRATION = Path(__file__).with_name("calibration.json")
 
 # What torch.testing.assert_close allows at values around 1 (PyTorch documentation, table of default rtol and atol),
-# which
-# is what most users have seen: float16 rtol 1e-3, bfloat16 rtol 1.6e-2, float32 atol 1e-5, float64 atol 1e-7. The 8-bit
-# floats have no default there: one unit in the last place at 1.0 (3 and 2 bits of fraction).
+# which is what most users have seen: float16 rtol 1e-3, bfloat16 rtol 1.6e-2, float32 atol 1e-5, float64 atol 1e-7.
+# The 8-bit floats have no default there: one unit in the last place at 1.0 (3 and 2 bits of fraction).
 _LINF = {
     "float16": 1e-3,
     "bfloat16": 1.6e-2,

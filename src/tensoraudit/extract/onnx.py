@@ -23,7 +23,6 @@ from tensoraudit.extract.onnx_schema import UNTYPED
 from tensoraudit.extract.onnx_source import OnnxSource
 from tensoraudit.facts import ABSENT, Fact, Model, Side, Site, Value
 
-_MAX_PROBLEMS: Final = 100
 _EXPORT: Final = "Export the model again, or copy the file again."
 
 
@@ -63,7 +62,7 @@ def read_onnx(path: str | Path, side: Side = "target") -> list[Fact]:
         "training": header.training,
         "quantized": declared.quantized,
         "external": external,
-        "problems": reader.problems[:_MAX_PROBLEMS],
+        "problems": reader.problems,
     }
     site = Site(path=str(path))
     model = Model("onnx", header.producer, header.ir_version, header.opsets, inputs, outputs, metadata, site, side)

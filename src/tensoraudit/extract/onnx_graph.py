@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tensoraudit.artifacts.onnx_file import MAX_GRAPH_DEPTH, Span, TensorHeader
 from tensoraudit.artifacts.protobuf import BYTES, WireError, fields
@@ -20,8 +20,11 @@ from tensoraudit.extract.onnx_nodes import Context, ReadNode, read_node
 from tensoraudit.extract.onnx_schema import UNTYPED, Type, dtype_name
 from tensoraudit.extract.onnx_source import OnnxSource
 from tensoraudit.extract.onnx_tensors import size_problem, tensor_fact
-from tensoraudit.extract.onnx_wiring import Wiring
+from tensoraudit.extract.onnx_wiring import MAX_PROBLEMS, Wiring
 from tensoraudit.facts import ABSENT, Fact, Side, Site, Unknown, Value
+
+MAX_FACTS: Final = 3_000_000
+"""Facts of one file, about 2 GB: a million nodes. Two bytes can be a node, so a small file could ask for any memory."""
 
 
 class GraphReader:
@@ -51,7 +54,7 @@ class GraphReader:
     def _read_outermost(self, span: Span, node_field: int, declared: Declarations, context: Context) -> None:
         free = self._read_body(span, node_field, declared, context, 0)
         for name, node in free.items():
-            self.problems.append({"kind": "undefined", "graph": context.graph, "value": name, "nodes": [node]})
+            self.note({"kind": "undefined", "graph": context.graph, "value": name, "nodes": [node]})
 
     def _read_body(
         self, span: Span, node_field: int, declared: Declarations, context: Context, depth: int
@@ -67,6 +70,8 @@ class GraphReader:
                 continue
             if wire != BYTES:
                 raise WireError(f"node {index} of graph {context.graph!r} has wire type {wire}")
+            if len(self.facts) > MAX_FACTS:
+                raise WireError(f"the model has more than {MAX_FACTS:,} nodes, values and tensors")
             node = read_node(self._source, (start, end), index, context)
             body.add(node)
             for inner_span, name in node.subgraphs:
@@ -80,6 +85,11 @@ class GraphReader:
     def constant(self, tensor: TensorHeader) -> Any:
         """Return the value of a small tensor of the file."""
         return self._source.constant(tensor)
+
+    def note(self, problem: dict[str, Any]) -> None:
+        """Keep a problem, if it is among the first."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
 
 
 class _Body:
@@ -96,9 +106,7 @@ class _Body:
         """Emit inputs and initializers."""
         declared = self._declared
         for name in declared.repeated:
-            self._reader.problems.append(
-                {"kind": "duplicate", "graph": self._context.graph, "value": name, "nodes": []}
-            )
+            self._reader.note({"kind": "duplicate", "graph": self._context.graph, "value": name, "nodes": []})
         for name, tensor in declared.initializers.items():
             kind = (dtype_name(tensor.dtype), tuple(tensor.dims))
             self._emit(name, kind, self._reader.constant(tensor), "initializer")
@@ -130,7 +138,8 @@ class _Body:
         cycle = self.wiring.cycle()
         if cycle:
             self._reader.cycles.append((self._context.graph, cycle))
-        self._reader.problems += self.wiring.problems
+        for problem in self.wiring.problems:
+            self._reader.note(problem)
 
     def _emit_output(self, name: str, node: ReadNode) -> None:
         kind, constant = self._declared.types.get(name, UNTYPED), ABSENT
@@ -150,4 +159,4 @@ class _Body:
         self._reader.facts.append(tensor_fact(name, tensor, context.path, context.side))
         problem = size_problem(name, tensor, context.graph)
         if problem is not None:
-            self._reader.problems.append(problem)
+            self._reader.note(problem)

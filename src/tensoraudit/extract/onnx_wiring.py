@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 _SHOWN: Final = 10
+MAX_PROBLEMS: Final = 100
+"""Rows that are kept per file: the first few tell what went wrong."""
 
 
 class Wiring:
@@ -65,7 +67,7 @@ class Wiring:
         return [self._labels[index] for index in self._circle(left)]
 
     def _define(self, name: str, index: int) -> None:
-        if name in self._maker:
+        if name in self._maker and len(self.problems) < MAX_PROBLEMS:
             nodes = [self._labels[each] for each in (self._maker[name], index) if each >= 0]
             self.problems.append({"kind": "duplicate", "graph": self.graph, "value": name, "nodes": nodes})
         self._maker[name] = index

@@ -14,7 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensoraudit.extract import known_results
-from tensoraudit.extract.python_origins import NOTHING, UNKNOWN, Origins, attribute, callee, element, unite
+from tensoraudit.extract.python_origins import (
+    MOST_CANDIDATES,
+    NOTHING,
+    UNKNOWN,
+    Origins,
+    attribute,
+    callee,
+    element,
+    unite,
+)
 from tensoraudit.extract.python_scopes import Binding, Bound, ClassTable, FunctionTable, ModuleTable, Table
 from tensoraudit.extract.python_values import literal
 
@@ -47,8 +56,9 @@ class Inference:
             scope = scope.parent
         if name in BUILTINS:
             return Bound((name,))
-        stars = tuple(f"{star}.{name}" for star in self.module.stars)
-        return Bound(unite([stars, UNKNOWN])) if stars else UNBOUND
+        if not 0 < len(self.module.stars) < MOST_CANDIDATES:
+            return UNBOUND
+        return Bound(unite([tuple(f"{star}.{name}" for star in self.module.stars), UNKNOWN]))
 
     def bound(self, name: str, table: Table) -> Bound:
         """Return what the bindings of `name` in `table` itself come to."""

@@ -14,6 +14,9 @@ from typing import Any
 
 from tensoraudit.extract.python_origins import UNKNOWN, Origins
 
+_MOST_NESTED_LOOPS = 20
+"""CPython compiles no more ("too many statically nested blocks"); what a loop binds is gone through once per level."""
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
@@ -92,7 +95,7 @@ class ModuleTable(Table):
 
     path: str = ""
     package: str = ""
-    stars: list[str] = field(default_factory=list)
+    stars: dict[str, None] = field(default_factory=dict)
     tables: dict[ast.AST, Table] = field(default_factory=dict)
     functions: dict[str, FunctionTable] = field(default_factory=dict)
     classes: dict[str, ClassTable] = field(default_factory=dict)
@@ -150,6 +153,7 @@ class _Collector:
 
     def __init__(self, module: ModuleTable) -> None:
         self.module = module
+        self.loop_depth = 0
 
     def body(self, statements: Sequence[ast.stmt], table: Table) -> None:
         for statement in statements:
@@ -169,7 +173,7 @@ class _Collector:
         source = absolute(self.module, node.module, node.level)
         for alias in node.names:
             if alias.name == "*":
-                self.module.stars.append(source)
+                self.module.stars[source] = None
             else:
                 table.bind(alias.asname or alias.name, Binding(table, origins=(_join(source, alias.name),)))
 
@@ -193,13 +197,17 @@ class _Collector:
     def _loop(self, node: ast.For | ast.AsyncFor, table: Table) -> None:
         start = len(table.sequence)
         self.target(node.target, node.iter, table, part=True)
-        self.body(node.body, table)
-        self.module.loops[node] = (start, len(table.sequence))
-        self.body(node.orelse, table)
+        self.loop_body(node, start, table)
 
     def _while(self, node: ast.While, table: Table) -> None:
-        start = len(table.sequence)
+        self.loop_body(node, len(table.sequence), table)
+
+    def loop_body(self, node: LoopNode, start: int, table: Table) -> None:
+        self.loop_depth += 1
+        if self.loop_depth > _MOST_NESTED_LOOPS:
+            raise RecursionError
         self.body(node.body, table)
+        self.loop_depth -= 1
         self.module.loops[node] = (start, len(table.sequence))
         self.body(node.orelse, table)
 
@@ -275,7 +283,9 @@ class _Collector:
             self.module.functions[path] = inner
         table.bind(node.name, Binding(table, origins=(path,)))
         self.parameters(node, inner, table)
+        depth, self.loop_depth = self.loop_depth, 0
         self.body(node.body, inner)
+        self.loop_depth = depth
 
     def parameters(self, node: FunctionNode, inner: FunctionTable, outer: Table) -> None:
         arguments = node.args

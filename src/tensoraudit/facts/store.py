@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tensoraudit.facts import (
+    ABSENT,
     Call,
     Checkpoint,
     ClassDef,
@@ -75,6 +76,9 @@ KEYS: Final[Mapping[str, str]] = {
 
 CODE_KINDS: Final = frozenset({"call", "import", "reference", "operation", "class", "function"})
 ENVIRONMENT_KINDS: Final = frozenset({"package", "variable", "device"})
+
+CONSTANT_KEY: Final = "constant"
+"""What `keyed("value", "constant")` files constants under; all other values stand under ""."""
 
 _DOTTED: Final = frozenset({"class", "function"})
 """Kinds that are found by the last part of their name as well."""
@@ -202,6 +206,8 @@ _Keys = Callable[[Any], str | tuple[str, ...]]
 
 def _keys(kind: str, field: str) -> _Keys:
     """Return what files a fact under the value or the values of `field`."""
+    if (kind, field) == ("value", "constant"):
+        return lambda value: CONSTANT_KEY if value.constant is not ABSENT else ""
     return _dotted if kind in _DOTTED and field == "name" else attrgetter(field)
 
 

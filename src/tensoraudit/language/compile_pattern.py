@@ -9,17 +9,28 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensoraudit.facts.store import on_side
+from tensoraudit.facts import ABSENT
+from tensoraudit.facts.store import CONSTANT_KEY, FactStore, on_side
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Leaf, Table, Tree
 from tensoraudit.language.fields import argument, argument_keys, field_getter, field_question
-from tensoraudit.language.kleene import truth
+from tensoraudit.language.kleene import NO, truth
 from tensoraudit.language.names import NamePattern, literal_name
 from tensoraudit.language.operators import compile_names, compile_test
 from tensoraudit.language.pattern import Condition, Pattern, Question
 from tensoraudit.language.problems import Problems, Wrong, nearest
 from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS, SEARCHES
-from tensoraudit.language.schema import ALSO_INDEXED, ANCHORS, ARGUMENT, ARGUMENTS, COMMON, SPARSE, FieldType
+from tensoraudit.language.schema import (
+    ALSO_INDEXED,
+    ANCHORS,
+    ARGUMENT,
+    ARGUMENTS,
+    COMMON,
+    CONSTANT,
+    SPARSE,
+    UNSELECTIVE,
+    FieldType,
+)
 
 _FIELD: Final = 0
 _LOOK: Final = 1
@@ -29,14 +40,19 @@ _SEEK: Final = 2
 
 @dataclass(slots=True)
 class PatternCompiler:
-    """Compiles the patterns of one rule. `bound` are the captures that nested patterns may use; `scan` allows an anchor
-    that no index finds; `odd` tells that the place being compiled stands under an odd number of negations."""
+    """Compiles the patterns of one rule.
+
+    `bound` are the captures that nested patterns may use; `scan` allows an anchor that no index finds; `odd` tells that
+    the place being compiled stands under an odd number of negations. `open_world` and `captured` collect what the
+    patterns inside rest on: absence of code, captures of the anchor.
+    """
 
     problems: Problems
     scan: bool = False
     bound: frozenset[str] = frozenset()
     odd: bool = False
     open_world: bool = False
+    captured: bool = False
 
     def anchored(self, tree: Table) -> Pattern | None:
         """Compile a top-level pattern, whose names bind captures for everything inside it."""
@@ -58,6 +74,7 @@ class PatternCompiler:
         for name in names:
             for capture in set(name.captures) - self.bound:
                 raise Wrong(tree.items[kind], f"'{{{capture}}}' captures nothing{nearest(capture, self.bound)}")
+            self.captured |= bool(name.captures)
         return Pattern(kind, names, self.conditions(tree, kind, own | {kind}))
 
     # Anchors
@@ -88,6 +105,9 @@ class PatternCompiler:
         return frozenset.intersection(*sets)
 
     def _finder(self, tree: Table, kind: str) -> tuple[str, tuple[NamePattern, ...]] | None:
+        """Return a second field that finds the anchor, with its names, where the pattern tests one."""
+        if kind == "value" and "constant" in tree.items and self._refuses_absence(tree.items["constant"]):
+            return "constant", (literal_name(CONSTANT_KEY),)
         other = ALSO_INDEXED.get(kind)
         value = tree.items.get(other)
         if other is None or isinstance(value, Table) or value is None:
@@ -96,8 +116,14 @@ class PatternCompiler:
             names = compile_names(value, other)
         except Wrong:
             return None  # the field's own test reports it
-        # The standard domain "" holds nearly every node, so that it finds nothing.
-        return None if any(name.loose or not name.text for name in names) else (other, names)
+        return None if any(name.loose or name.text in UNSELECTIVE for name in names) else (other, names)
+
+    def _refuses_absence(self, tree: Tree) -> bool:
+        """Tell whether a test of `constant` holds of constants alone, which are few among the values of a graph."""
+        try:
+            return compile_test(tree, CONSTANT)(ABSENT, FactStore()) is NO
+        except Wrong:
+            return False
 
     def _findable(self, tree: Table, pattern: Pattern) -> None:
         loose = any(name.loose for name in pattern.names)

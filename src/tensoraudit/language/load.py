@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tensoraudit
 from tensoraudit.errors import RuleError, RuleProblem
 from tensoraudit.language.compile import compile_rule
 from tensoraudit.language.document import read_documents
@@ -37,7 +36,7 @@ class RuleSet:
 
 def rules_folder() -> Path:
     """Return the folder of the rules that come with tensoraudit: beside the code, or at the top of a checkout."""
-    package = Path(tensoraudit.__file__).parent
+    package = Path(__file__).parent.parent
     packaged = package / "_rules"
     return packaged if packaged.is_dir() else package.parent.parent / "rules"
 

@@ -110,8 +110,10 @@ def _absent(compiler: PatternCompiler, tree: Tree, kind: str) -> Question:
 def _search(compiler: PatternCompiler, tree: Tree, anchor: str | None, what: str) -> Search:
     rows = wrong.table(tree, what)
     odd, compiler.odd = compiler.odd, False
+    before, compiler.captured = compiler.captured, False
     pattern = compiler.nested(rows, None, _SEARCH_KEYS)
-    compiler.odd = odd
+    captured, compiler.odd = compiler.captured, odd
+    compiler.captured |= before
     # Absence of code under an even number of negations, or presence under an odd one, rests on an open world.
     compiler.open_world |= odd == (what == "exists") and pattern.kind in CODE_KINDS
     place, order = _place(rows, pattern, anchor, what), _order(rows)
@@ -121,7 +123,8 @@ def _search(compiler: PatternCompiler, tree: Tree, anchor: str | None, what: str
     default = "" if anchor is None else None
     words = COMMON["side"].words
     same = _same(rows.items.get("same"), pattern.kind, anchor)
-    return Search(pattern, place, same, order, wrong.one_of(side, words, "side") if side else default)
+    wanted = wrong.one_of(side, words, "side") if side else default
+    return Search(pattern, place, same, order, wanted, captured)
 
 
 def _place(rows: Table, pattern: Pattern, anchor: str | None, what: str) -> str:

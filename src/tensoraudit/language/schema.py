@@ -103,6 +103,9 @@ ALSO_INDEXED: Final[Mapping[str, str]] = {
 }
 """A second field that can find the facts of a kind when their name cannot."""
 
+UNSELECTIVE: Final = frozenset({"", "intermediate"})
+"""Values of such a field that nearly every node or value has, so that they find nothing."""
+
 FRAMEWORKS: Final = (
     "pytorch", "tensorflow", "keras", "jax", "onnx", "onnxruntime", "tensorrt", "openvino", "tflite",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tensoraudit.facts import ABSENT, Checkpoint, Fact, Name, Node, Tensor, Unknown, Value
@@ -24,7 +25,8 @@ class Search:
     """What to look for and where.
 
     `same` pairs a field of the other fact with one of the anchor; `order` is -1 for before and 1 for after; `side` is
-    the other fact's side, None for the anchor's own, "" for any.
+    the other fact's side, None for the anchor's own, "" for any. `captured` tells that captures of the anchor take part
+    anywhere inside, so that each anchor asks something else.
     """
 
     pattern: Pattern
@@ -32,6 +34,7 @@ class Search:
     same: tuple[tuple[Getter, Getter], ...] = ()
     order: int = 0
     side: str | None = None
+    captured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,12 @@ def exists(search: Search, anchor: Fact | None, context: Context) -> Truth:
     """Return the greatest answer over all other facts that the search can reach."""
     best = NO
     for hit in _hits(search, anchor, context):
-        if hit.fact is anchor or not _in_order(search.order, hit.fact, anchor):
+        if hit.fact is anchor:
             continue
+        if not _in_order(search.order, hit.fact, anchor):
+            if search.same or not _both_ordered(hit.fact, anchor):
+                continue
+            break  # they stand in order, so that no later one can be on the right side
         if hit.answer is YES:
             return YES
         best = UNKNOWN
@@ -68,7 +75,7 @@ def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hi
     groups = context.memo.get(key)
     if groups is None:
         groups = _grouped(search, place, side, context)
-        if not search.pattern.captures:  # with captures each anchor asks something else, through one look-up
+        if not search.captured:
             context.memo[key] = groups
     found = groups.get(place.own)
     if found is None:
@@ -91,6 +98,9 @@ def _grouped(search: Search, place: _Place, side: str | None, context: Context) 
         for hit in _asked(search, candidates, context, None):
             for group in place.groups(hit.fact):
                 groups.setdefault(group, []).append(hit)
+    if search.order:
+        for hits in groups.values():
+            hits.sort(key=lambda hit: _position(hit.fact), reverse=search.order > 0)
     if search.same:
         return {group: _joined(search, hits, context.store) for group, hits in groups.items()}
     return dict(groups)
@@ -134,9 +144,19 @@ def _in_order(order: int, other: Fact, anchor: Fact | None) -> bool:
     ours, theirs = site_of(anchor), site_of(other)
     if ours.path != theirs.path:
         return False
-    if hasattr(anchor, "order") and hasattr(other, "order"):
-        return (other.order - anchor.order) * order > 0
+    if _both_ordered(other, anchor):
+        return (_position(other) - _position(anchor)) * order > 0
     return ((theirs.line or 0) - (ours.line or 0)) * order > 0
+
+
+def _both_ordered(other: Fact, anchor: Fact | None) -> bool:
+    """Tell whether both have an order of evaluation, which says more than lines do."""
+    return hasattr(other, "order") and hasattr(anchor, "order")
+
+
+def _position(fact: Fact) -> int:
+    order = getattr(fact, "order", None)
+    return order if order is not None else site_of(fact).line or 0
 
 
 # Partners that share the value of a field are found through a dictionary, or the work would be anchors times partners.
@@ -154,8 +174,9 @@ def _partners(search: Search, table: dict[Hashable, list[_Hit]], anchor: Any, st
     if ours is ABSENT:
         return
     if ours is None:
-        # What the anchor holds is not known, so that any partner may be the one.
-        yield from (_Hit(hit.fact, UNKNOWN) for key, hits in table.items() if key is not ABSENT for hit in hits)
+        # What the anchor holds is not known: any partner may be the one. All answer alike, and one may be itself.
+        maybe = (_Hit(hit.fact, UNKNOWN) for key, hits in table.items() if key is not ABSENT for hit in hits)
+        yield from maybe if search.order else islice(maybe, 2)
         return
     yield from table.get(ours, ())
     yield from (_Hit(hit.fact, UNKNOWN) for hit in table.get(None, ()))

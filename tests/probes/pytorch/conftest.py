@@ -60,7 +60,15 @@ def file_spec() -> Callable[..., dict[str, Any]]:
     """The spec of a model file."""
 
     def make(kind: str, path: Path, **more: Any) -> dict[str, Any]:
-        return {"format": kind, "path": str(path), "module": None, "attribute": None, "trust": False, "code": [], **more}
+        return {
+            "format": kind,
+            "path": str(path),
+            "module": None,
+            "attribute": None,
+            "trust": False,
+            "code": [],
+            **more,
+        }
 
     return make
 

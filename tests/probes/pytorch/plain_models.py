@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Optional
 
 import torch
 from torch import nn
@@ -84,7 +83,7 @@ class InPlace(nn.Module):
 
 
 class Nested(nn.Module):
-    def forward(self, x, states, scale: float = 1.0, *, options: Optional[dict] = None, flag=True):
+    def forward(self, x, states, scale: float = 1.0, *, options: dict | None = None, flag=True):
         hidden, cell = states
         bias = options["bias"] if options else 0
         y = (x * scale + hidden - cell + bias) if flag else x
@@ -103,7 +102,7 @@ def Nested_sample_inputs():
 @dataclass
 class Answer:
     logits: torch.Tensor
-    hidden: Optional[torch.Tensor] = None
+    hidden: torch.Tensor | None = None
 
 
 class Structured(nn.Module):

@@ -41,6 +41,7 @@ def test_untrained_weights_are_the_same_in_every_worker(tmp_path, spec):
 def test_a_model_is_loaded_once(session, spec):
     assert load(session, spec("Affine")) is load(session, spec("Affine"))
     assert load(session, spec("Affine")) is not load(session, spec("Untrained"))
+    assert len(session.cache) == 1  # only the last one is kept
 
 
 def test_sibling_imports_and_relative_imports(session, spec):
@@ -114,7 +115,7 @@ def test_factory_that_fails_names_its_line(session, spec):
 
 def test_missing_import_names_line_and_package(session, spec):
     problem = fails(session, spec("Net", "broken_import.py"))
-    assert "broken_import.py:4" in problem.message
+    assert "broken_import.py:3" in problem.message
     assert problem.details["remedy"].startswith("Install no_such_package_at_all")
 
 
@@ -222,3 +223,11 @@ def test_pickled_class_of_a_script_is_found_in_the_code(session, file_spec, spec
     loaded = load(session, {**asked, "code": [str(source)]})
     assert type(loaded.module).__name__ == "Mine"
     monkeypatch.delattr(__main__, "Mine")
+
+
+def test_a_package_whose_name_is_taken(session, spec, tmp_path):
+    """The folder is called like the standard library's `email` and has an `__init__.py`."""
+    (tmp_path / "email").mkdir()
+    (tmp_path / "email" / "__init__.py").write_text("")
+    (tmp_path / "email" / "message.py").write_text("import torch\nclass Net(torch.nn.Identity):\n    pass\n")
+    assert type(load(session, spec("Net", tmp_path / "email" / "message.py")).module).__name__ == "Net"

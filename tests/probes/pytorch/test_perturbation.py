@@ -26,9 +26,7 @@ def test_special_values_stay():
     largest = torch.finfo(torch.float32).max
     special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, largest, -largest])
     for seed in range(8):
-        assert torch.equal(
-            move(special, np.random.default_rng(seed)).view(torch.int32), special.view(torch.int32)
-        )
+        assert torch.equal(move(special, np.random.default_rng(seed)).view(torch.int32), special.view(torch.int32))
 
 
 def test_scalars_and_other_layouts():

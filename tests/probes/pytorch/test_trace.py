@@ -12,7 +12,9 @@ X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture
 def trace(job, spec, sample):
     def run(name, inputs=None, **options):
-        return job("trace", model=spec(name), inputs=inputs or sample(x=X), **{"select": None, "dtype": "as_is", **options})
+        return job(
+            "trace", model=spec(name), inputs=inputs or sample(x=X), **{"select": None, "dtype": "as_is", **options}
+        )
 
     return run
 
@@ -130,3 +132,8 @@ def test_an_exported_program_knows_modules_and_lines(job, file_spec, tmp_path, s
     assert relus == [("body.1", 0), ("body.1", 1)]
     mean = next(event for event in result["events"] if event["op"] == "aten.mean.dim")
     assert mean["source"]["text"] == "return y.mean(1)"
+    double = job("trace", model=file_spec("exported_program", tmp_path / "m.pt2"), inputs=sample(x=X), dtype="float64")[
+        "events"
+    ]
+    assert [event["key"] for event in double] == [event["key"] for event in result["events"]]
+    assert double[-1]["outputs"][0]["dtype"] == "float64"

@@ -98,6 +98,8 @@ def test_pickled_code_does_not_run(tmp_path):
 def test_no_such_file_and_no_weights(tmp_path):
     assert "no such file" in fails(tmp_path / "none.pt").message
     (tmp_path / "w.pt").write_bytes(b"hello, this is not a checkpoint")
-    assert "cannot be read as weights" in fails(tmp_path / "w.pt").message or "import" in fails(tmp_path / "w.pt").message
+    assert (
+        "cannot be read as weights" in fails(tmp_path / "w.pt").message or "import" in fails(tmp_path / "w.pt").message
+    )
     torch.save([1, 2], tmp_path / "list.pt")
     assert "holds a list" in fails(tmp_path / "list.pt").message

@@ -1,10 +1,9 @@
 """Samples beside the factory, of every form."""
 
+import models.layers  # a sibling, found because the folder is at the end of the path
 import numpy as np
 import torch
 from torch import nn
-
-import models.layers  # a sibling, found because the folder is at the end of the path
 
 
 class Two(nn.Module):

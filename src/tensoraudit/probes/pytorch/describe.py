@@ -44,7 +44,13 @@ def describe(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
             "dynamic": dynamic_dims(model.loaded, list(model.samples), model.attribute),
             "source_files": source_files(model.loaded),
             "modules": [{"path": path, "class": _class_name(each)} for path, each in module.named_modules()],
+            "classes": _classes(module),
         }
+
+
+def _classes(module: torch.nn.Module) -> list[str]:
+    """The qualified names of all classes that the model is made of, those that they inherit from included."""
+    return sorted({base.__qualname__ for each in module.modules() for base in type(each).__mro__})
 
 
 def _class_name(module: torch.nn.Module) -> str:

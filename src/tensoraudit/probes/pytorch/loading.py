@@ -33,7 +33,7 @@ def load(session: Session, spec: Spec) -> Loaded:
     """
     key = "pytorch.model " + json.dumps([dict(spec), _stamps(spec)], sort_keys=True)
     if key not in session.cache:
-        for old in [name for name in session.cache if name.startswith("pytorch.model ")]:
+        for old in [name for name in session.cache if name.startswith("pytorch.")]:
             del session.cache[old]  # one model at a time: two large ones do not fit under the memory limit
         session.progress("loading the model")
         session.cache[key] = _load(spec)

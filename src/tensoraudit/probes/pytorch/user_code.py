@@ -40,9 +40,13 @@ def import_file(path: str) -> ModuleType:
         raise JobFailed(f"{path}: no such file", remedy="Check the path before the colon.")
     root, name = _dotted(file)
     add_code([str(root)])
-    if "." in name or _is_free(name, file):
-        return _guarded(lambda: _import_as(name, file, package="." in name), path)
-    return _guarded(lambda: _import_as(f"_tensoraudit_{name}", file, package=False), path)
+    if "." in name:
+        module = _guarded(lambda: importlib.import_module(name), path)
+        if Path(str(getattr(module, "__file__", ""))).resolve() == file:
+            return module
+        name = file.stem  # another package has its package's name
+    unique = name if _is_free(name, file) else f"_tensoraudit_{name}"
+    return _guarded(lambda: _import_as(unique, file), path)
 
 
 def import_module(name: str) -> ModuleType:
@@ -71,9 +75,7 @@ def _is_free(name: str, file: Path) -> bool:
     return found is None or (found.origin is not None and Path(found.origin).resolve() == file)
 
 
-def _import_as(name: str, file: Path, package: bool) -> ModuleType:
-    if package:
-        return importlib.import_module(name)
+def _import_as(name: str, file: Path) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "_tensoraudit_stamp", None) == _stamp(file):
         return known

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensoraudit.artifacts.identify import identify
+from tensoraudit.artifacts.signatures import describe_bytes, describe_zip
+from tensoraudit.errors import InputError
+
+
+def tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("pickle"))
+    return out.getvalue()
+
+
+def npy() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.ones(2))
+    return out.getvalue()
+
+
+def safetensors() -> bytes:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "an HDF5 file"),
+        (b"\x1c\0\0\0TFL3" + bytes(100), "a TensorFlow Lite model"),
+        (b"\x1c\0\0\0ORTM" + bytes(100), "an ORT-format model"),
+        (b"\x1c\0\0\0ET12" + bytes(100), "an ExecuTorch program"),
+        (b"GGUF\x03" + bytes(100), "a GGUF model"),
+        (gzip.compress(b"x"), "a gzip archive.*Unpack it"),
+        (tar(), "a tar archive"),
+        (npy(), "a NumPy array.*--inputs"),
+        (safetensors(), "a safetensors file.*weights only"),
+        (b"%PDF-1.7", "a PDF"),
+        (b"\x7fELF\x02\x01", "a compiled ELF"),
+        (b'  {"a": 1}', "JSON text"),
+        (b"[1, 2]", "JSON text"),
+        ("größe = 1\n".encode(), "is text.*ends in .py"),
+        ("ä".encode() * 5_000, "is text"),
+        (b"a" + "ä".encode() * 5_000, "is text"),
+        ("größe".encode("latin-1") * 1_000, "of no format"),
+        (b"text\x00more", "of no format"),
+        (b"\x01\x02\x03", "of no format"),
+        (b"\x80\x05K\x01.", "a pickle that torch.save did not write"),
+    ],
+)
+def test_other_formats(tmp_path: Path, content: bytes, words: str) -> None:
+    for name in ("model.pt", "model.onnx", "model"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=words) as caught:
+            identify(str(path))
+        assert caught.value.remedy
+        assert ("is named .onnx, but" in str(caught.value)) == (name == "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("config.json", "metadata.json", "model.weights.h5"), "a Keras model"),
+        (("a.npy", "b.npy"), "an archive of NumPy arrays"),
+        (("data/aotinductor/model/x.so",), "AOTInductor"),
+        ((".data/extern_modules", "model/x.py"), "torch.package"),
+        (("x-1.0.dist-info/METADATA",), "a Python wheel"),
+        (("models/net.onnx",), "holds an ONNX file"),
+        (("readme",), "a zip archive that holds no model"),
+        ((), "a zip archive that holds no model"),
+    ],
+)
+def test_other_archives(names: tuple[str, ...], words: str) -> None:
+    assert words in describe_zip(names)[0]
+
+
+def test_every_answer_is_a_sentence_part() -> None:
+    what, remedy = describe_bytes(memoryview(b"\x00\x01"))
+    assert what == "of no format that is known here" and remedy.endswith(".")
