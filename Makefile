@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := TENSORAUDIT_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: help demo test test-fast check format bench docs rules clean
 

@@ -61,7 +61,7 @@ def calls(rng: random.Random) -> Iterator[Fact]:
             callee = rng.choice(CALLEES) if rng.random() < 0.67 else f"lib{rng.randrange(300)}.f{rng.randrange(60)}"
             scope = number * 100 + rng.randrange(20)
             blocks = (Block("with", ("torch.no_grad",), "", Site(path, order, 1)),) if rng.random() < 0.1 else ()
-            arguments = {0: Name("model"), "0": 3, "dim": rng.randrange(4)}
+            arguments: dict[int | str, Any] = {0: Name("model"), "0": 3, "dim": rng.randrange(4)}
             yield Call(callee, arguments, False, scope, blocks, order, Site(path, order + 30, 1), "source")
 
 

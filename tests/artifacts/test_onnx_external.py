@@ -162,3 +162,18 @@ def test_a_function_with_external_data(make: ModuleType, tmp_path: Path) -> None
     path = tmp_path / "m.onnx"
     path.write_bytes(make.onnx_model() + make.field(25, make.field(1, "f") + constant))
     assert [each.external for each in external_tensors(map_file(path))] == [{"location": "gone.bin"}]
+
+
+def test_left_over_entries_do_not_make_a_tensor_external(tmp_path: Path) -> None:
+    """What counts is data_location, as for onnx: a model that was made whole again may keep the entries."""
+    tensor = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    tensor.external_data.add(key="location", value="gone.bin")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString())
+    assert not onnx.external_data_helper.uses_external_data(tensor)
+    assert identify(str(path)).details["external"] == []
+    tensor.data_location = TensorProto.EXTERNAL
+    assert onnx.external_data_helper.uses_external_data(tensor)
+    path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString())
+    with pytest.raises(InputError, match="gone"):
+        identify(str(path))

@@ -540,13 +540,14 @@ def test_subgraphs_without_end(tmp_path: Path) -> None:
         (b"\x08\x08\x3d\x00\x00\x00\x00", "wire type 5"),
         (b"\x08\x08\x3b\x3c", "wire type 3"),
         (b"\x00\x00", "field number 0"),
+        (b"\x08\x08" + field(7, b"") + field(7, b""), "two graphs"),
         (b"\x08\x08" + field(7, b"\x08\x01"), "wire type"),
         (b"\x08\x08" + field(7, field(1, b"\x08\x01")), "wire type"),
         (b"\x08\x08" + field(7, field(5, b"\x08" + varint(2**64 - 1))), "impossible dims"),
         (b"\x08\x08" + field(7, field(1, field(5, field(1, b"k") + b"\xa0\x01\x02" + field(3, b"x")))), "wrong wire"),
     ],
-    ids=["cut", "length-4G", "length-2^63", "varint-12-bytes", "wire-5", "group", "field-0", "graph-wire", "node-wire",
-         "dims", "attribute-wire"],
+    ids=["cut", "length-4G", "length-2^63", "varint-12-bytes", "wire-5", "group", "field-0", "two-graphs", "graph-wire",
+         "node-wire", "dims", "attribute-wire"],
 )  # fmt: skip
 def test_damage_has_words(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "bad.onnx"

@@ -464,3 +464,45 @@ torch.onnx.export(Net().eval(), (torch.zeros(2, 7),), sys.argv[1], dynamo=True, 
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.onnx")], capture_output=True, check=False)
     assert done.returncode == -signal.SIGSEGV
+
+
+def softmax_model(opset):
+    node = onnx.helper.make_node("Softmax", ["x"], ["y"], axis=1)
+    values = [onnx.helper.make_tensor_value_info(name, FLOAT, [2, 3, 4]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    model.ir_version = 8
+    return model
+
+
+def test_a_raised_stamp_changes_softmax(tmp_path):
+    old, edited = softmax_model(11), softmax_model(11)
+    edited.opset_import[0].version = 13
+    found = []
+    for name, model in (
+        ("old", old),
+        ("edited", edited),
+        ("converted", onnx.version_converter.convert_version(old, 13)),
+    ):
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        found.append(run_file(session(tmp_path / f"{name}.onnx"), (torch.linspace(-1, 1, 24).reshape(2, 3, 4),))[0])
+    np.testing.assert_allclose(found[0].sum(axis=(1, 2)), 1, rtol=1e-5)
+    np.testing.assert_allclose(found[1].sum(axis=1), 1, rtol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 0.1
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(("place", "removed"), [("inside", True), ("last", False)])
+def test_the_optimiser_removes_a_live_dropout_inside_a_graph(place, removed, tmp_path):
+    if not ort.__version__.startswith("1.31."):
+        pytest.skip("seen with ONNX Runtime 1.31.1")
+    layers = [torch.nn.Linear(7, 61), torch.nn.Dropout(0.5)] + [torch.nn.Linear(61, 5)] * (place == "inside")
+    file = export(torch.nn.Sequential(*layers).train(), (X,), tmp_path / "m.onnx", "dynamo")
+    repeats = {}
+    for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC"):
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+        opened = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        repeats[level] = np.array_equal(run_file(opened, (X,))[0], run_file(opened, (X,))[0])
+    assert repeats == {"ORT_DISABLE_ALL": False, "ORT_ENABLE_BASIC": removed}

@@ -45,7 +45,8 @@ class ModelHeader:
 
 @dataclass(slots=True)
 class TensorHeader:
-    """A TensorProto without its data. `data` has (field number, wire type, start, end) of each data field."""
+    """A TensorProto without its data. `data` has (field number, wire type, start, end) of each data field; `external` are
+    the keys of external data, None when the data is in the file."""
 
     name: str = ""
     dtype: int = 0
@@ -73,6 +74,8 @@ def read_header(data: Buffer) -> ModelHeader:
         elif number == 5:
             header.model_version = signed(start)
         elif number == 7:
+            if header.graph is not None:  # protobuf would merge the two, which no exporter means
+                raise WireError("the model has two graphs")
             header.graph = (start, end)
         elif number == 8:
             domain, version = read_opset(data, start, end)
@@ -127,6 +130,7 @@ def read_opset(data: Buffer, start: int, end: int) -> tuple[str, int]:
 def read_tensor(data: Buffer, start: int, end: int) -> TensorHeader:
     """Read a TensorProto's fields and where its data lies. Raises WireError for negative dims."""
     tensor = TensorHeader()
+    entries: dict[str, str] = {}
     for number, wire, at, stop in fields(data, start, end):
         if number == 1:
             tensor.dims += read_dims(data, wire, at, stop)
@@ -136,9 +140,9 @@ def read_tensor(data: Buffer, start: int, end: int) -> TensorHeader:
             tensor.name = text(data, at, stop)
         elif number == 13 and wire == BYTES:
             key, value = read_pair(data, at, stop)
-            tensor.external = {**(tensor.external or {}), key: value}
-        elif number == 14 and wire == VARINT and at == 1:
-            tensor.external = tensor.external or {}
+            entries[key] = value
+        elif number == 14 and wire == VARINT:
+            tensor.external = entries if at == _EXTERNAL else None
         elif number in _DATA_FIELDS:
             tensor.data.append((number, wire, at, stop))
     if len(tensor.dims) > _MAX_RANK or min(tensor.dims, default=0) < 0:
@@ -151,6 +155,7 @@ def read_dims(data: Buffer, wire: int, start: int, end: int) -> list[int]:
     return [signed(start)] if wire == VARINT else list(map(signed, packed_varints(data, start, end, _MAX_RANK + 1)))
 
 
+_EXTERNAL: Final = 1
 _DATA_FIELDS: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
 
 

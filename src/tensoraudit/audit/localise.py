@@ -6,24 +6,31 @@ read at the places that carry the same module path and source line. Knows no ari
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tensoraudit.audit.probing import probe_row, transfer, wire
+from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.alignment import Pair, align
 from tensoraudit.equivalence.localise import Divergence, Tap, first_divergence
+from tensoraudit.equivalence.screen import surely_agrees
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Equivalence, FirstDivergence
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
 
 CHUNK = 512 << 20
-"""Bytes of one side's intermediates held at a time; four copies of them exist (both sides, oracle, perturbed)."""
+"""Bytes of one side's intermediates held at a time; three copies of them exist (both sides, oracle)."""
 
-PERTURBATION_SEED = 1
+WIDEST = 8
+"""Bytes of an element at most."""
+
+LOOKAHEAD = 32
+"""Pairs whose oracle is fetched together once one of them looks wrong: its neighbours will be asked for next."""
+
 LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"
 
 
@@ -36,8 +43,8 @@ class _Search:
     candidate: Candidate
     sample: Sample
     inputs: Mapping[str, Any]
-    keys: Mapping[int, str]
-    known: dict[str, Any]
+    events: Mapping[int, Mapping[str, Any]]
+    known: dict[str, Any] = field(default_factory=dict)
     """Reference values so far, by candidate value name: the feeds for running one operation alone."""
 
 
@@ -64,8 +71,9 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
     assert audit.pool is not None and audit.reference is not None
     sample = next(each for each in audit.samples if each.name == failing[0].inputs)
     inputs = wire(audit.pool, sample)
-    traced = audit.pool.run("pytorch", "pytorch.trace", {**audit.reference.params, "inputs": inputs, "select": None})
-    listed = audit.pool.run("onnxruntime", "onnxruntime.values", dict(candidate.params))
+    listing = audit.pool.submit("onnxruntime", "onnxruntime.values", dict(candidate.params))
+    request = {**audit.reference.params, "inputs": inputs, "select": "all", "budget": CHUNK}
+    traced, listed = audit.pool.run("pytorch", "pytorch.trace", request), listing.result()
     for framework, outcome in (("pytorch", traced), ("onnxruntime", listed)):
         if outcome.result is None:
             return audit.add(probes=(probe_row("localise", framework, "cpu", outcome, target=candidate.target),))
@@ -74,18 +82,14 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
     if not pairs:
         reason = "no place of the candidate carries a module path or source line of the reference"
         return audit.add(probes=(probe_row("localise", "onnxruntime", "cpu", "unsupported", reason),))
-    keys = {event["index"]: event["key"] for event in events}
-    search = _Search(audit, audit.pool, candidate, sample, inputs, keys, _feeds(audit.pool, sample))
+    search = _Search(audit, audit.pool, candidate, sample, inputs, {event["index"]: event for event in events})
+    search.known.update({name: ref for name, ref in inputs["arrays"].items() if "file" in ref})
     divergence = first_divergence(
         _taps(search, pairs), tolerance=audit.options.tolerance, local=lambda p: _alone(search, p)
     )
     row = probe_row("localise", "onnxruntime", "cpu", Outcome("ok"), target=candidate.target)
     audit = audit.add(probes=(row,))
     return audit if divergence is None else _record(audit, search, divergence)
-
-
-def _feeds(pool: Pool, sample: Sample) -> dict[str, Any]:
-    return {name: ref for name, ref in transfer(pool, sample.arrays).items() if "file" in ref}
 
 
 def _taps(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
@@ -97,56 +101,57 @@ def _chunks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
     chunk: list[Pair] = []
     size = 0
     for pair in pairs:
-        width = 8
-        for dim in pair.shape:
-            width *= dim
-        if chunk and size + width > CHUNK:
+        bytes_ = WIDEST * math.prod(pair.shape)
+        if chunk and size + bytes_ > CHUNK:
             yield chunk
             chunk, size = [], 0
         chunk.append(pair)
-        size += width
+        size += bytes_
     if chunk:
         yield chunk
 
 
 def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
-    reference, oracle = _trace(search, pairs), _trace(search, pairs, dtype="float64")
-    perturbed = _trace(search, pairs, perturb=PERTURBATION_SEED)
-    outcome = search.pool.run(
-        "onnxruntime",
-        "onnxruntime.intermediates",
-        {**search.candidate.params, "inputs": search.inputs, "values": [pair.value for pair in pairs], "budget": CHUNK},
-    )
-    values = (outcome.result or {}).get("values", {})
-    for pair in pairs:
-        if pair.value in values and pair.event in reference:
-            yield _tap(search, pair, reference, values, oracle, perturbed)
-            search.known[pair.value] = reference[pair.event]
-    search.pool.discard([*oracle.values(), *perturbed.values(), *values.values()])
+    request = {"inputs": search.inputs, "values": [pair.value for pair in pairs], "budget": CHUNK}
+    running = search.pool.submit("onnxruntime", "onnxruntime.intermediates", {**search.candidate.params, **request})
+    reference = _reference(search, pairs)
+    values = (running.result().result or {}).get("values", {})
+    oracle: dict[int, Any] = {}
+    seen = [pair for pair in pairs if pair.value in values and pair.event in reference]
+    for place, pair in enumerate(seen):
+        arrays = search.pool.get(reference[pair.event]), search.pool.get(values[pair.value])
+        agrees = surely_agrees(*arrays)
+        if not agrees and pair.event not in oracle:
+            oracle |= _trace(search, seen[place : place + LOOKAHEAD], dtype="float64")
+        yield _tap(search, pair, arrays, None if agrees else oracle.get(pair.event))
+        search.known[pair.value] = reference[pair.event]
+    search.pool.discard([*oracle.values(), *values.values()])
 
 
-def _tap(search: _Search, pair: Pair, *sources: Mapping[Any, Any]) -> Tap:
-    reference, values, oracle, perturbed = sources
-    get = search.pool.get
+def _tap(search: _Search, pair: Pair, arrays: tuple[Any, Any], oracle: Any) -> Tap:
     return Tap(
         pair,
-        reference=lambda: get(reference[pair.event]),
-        candidate=lambda: get(values[pair.value]),
-        oracle=(lambda: get(oracle[pair.event])) if pair.event in oracle else None,
-        perturbed=[lambda: get(perturbed[pair.event])] if pair.event in perturbed else [],
+        reference=lambda: arrays[0],
+        candidate=lambda: arrays[1],
+        oracle=None if oracle is None else lambda: search.pool.get(oracle),
     )
+
+
+def _reference(search: _Search, pairs: Sequence[Pair]) -> dict[int, Any]:
+    """References of the reference's values: those that the first trace saved, and a trace for the rest."""
+    saved = {pair.event: search.events[pair.event]["outputs"][pair.output] for pair in pairs}
+    missing = [pair for pair in pairs if "file" not in saved[pair.event]]
+    more = _trace(search, missing) if missing else {}
+    return {event: ref for event, ref in {**saved, **more}.items() if "file" in ref}
 
 
 def _trace(search: _Search, pairs: Sequence[Pair], **how: Any) -> dict[int, Any]:
     """References of the traced outputs by event index of the first trace. Keys, not indexes, name events: in another
     precision casts come and go."""
     assert search.audit.reference is not None
-    wanted = {search.keys[pair.event]: pair for pair in pairs}
-    outcome = search.pool.run(
-        "pytorch",
-        "pytorch.trace",
-        {**search.audit.reference.params, "inputs": search.inputs, "select": list(wanted), "budget": 2 * CHUNK, **how},
-    )
+    wanted = {search.events[pair.event]["key"]: pair for pair in pairs}
+    request = {"inputs": search.inputs, "select": list(wanted), "budget": 2 * CHUNK, **how}
+    outcome = search.pool.run("pytorch", "pytorch.trace", {**search.audit.reference.params, **request})
     found: dict[int, Any] = {}
     for event in (outcome.result or {}).get("events", ()):
         pair = wanted.get(event["key"])

@@ -25,8 +25,8 @@ DEFAULT_BUDGET = 1 << 30
 def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model once and return its operators as events (see `recorder`).
 
-    `select`: the indexes or keys of the events whose outputs are saved; None saves nothing and gives shapes and dtypes
-    alone, so that the caller can plan chunks. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs (the
+    `select`: the indexes or keys of the events whose outputs are saved, or "all"; None saves nothing and gives shapes and
+    dtypes alone, so that the caller can plan chunks. "all" saves nothing more once the budget is used up. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs (the
     weights, if the inputs are integers) by one ULP first. `budget`: bytes that may be saved. `modules` maps each
     module path to its number of calls. PyTorch's fused path for attention is off here, so that single operators show.
 
@@ -103,17 +103,20 @@ class _OverBudget(JobFailed):
 class _Store:
     """Save what is selected, up to the budget."""
 
-    def __init__(self, session: Session, select: list[Any] | None, budget: int) -> None:
+    def __init__(self, session: Session, select: list[Any] | str | None, budget: int) -> None:
         self.bytes = 0
-        self._session, self._select, self._budget = session, set(select or ()), budget
+        self._all = select == "all"
+        self._session, self._select, self._budget = session, set() if self._all else set(select or ()), budget
         self._saved: list[dict[str, Any]] = []
         self._events: set[int] = set()
 
     def keep(self, event: Event, tensor: torch.Tensor) -> dict[str, Any] | None:
         """Save one output of a selected event. Raises JobFailed over the budget."""
-        if event["index"] not in self._select and event["key"] not in self._select:
+        if not self._all and event["index"] not in self._select and event["key"] not in self._select:
             return None
         self.bytes += tensor.numel() * max(tensor.element_size(), 4 if tensor.is_floating_point() else 1)
+        if self._all and self.bytes > self._budget:
+            return None
         if self.bytes > self._budget:
             raise _OverBudget(
                 f"the selected values take more than {self._budget} bytes; "
