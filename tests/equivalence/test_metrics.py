@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tensoraudit.equivalence.metrics import ABSOLUTE_FLOOR, Metrics, measure, measure_detail
+from tensoraudit.equivalence.metrics import ABSOLUTE_FLOOR, Metrics, measure
 
 FLOATS = ["float16", "float32", "float64"]
 
@@ -224,28 +224,3 @@ def test_extra_memory_does_not_depend_on_the_size(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "a.bin", np.float32, "w+", shape=(1 << 11, 1 << 11))
     assert _extra_memory(mapped, mapped) < 1 << 21
     assert _extra_memory(mapped.T, mapped) < 1 << 21
-
-
-def test_detail_has_quantiles_and_a_histogram_by_bit_length() -> None:
-    a = np.ones(1000, np.float32)
-    b = a.copy()
-    b[:10] = np.nextafter(np.float32(1), np.float32(2))
-    b[10:30] = 1 + 3 * np.float32(2.0**-23)
-    detail = measure_detail(a, b)
-    assert detail.ulp_histogram == (970, 10, 20)
-    assert detail.quantiles[0.5] == 0.0
-    assert detail.quantiles[0.99] == pytest.approx(3 * 2.0**-23)
-
-
-def test_detail_of_a_large_tensor_comes_from_an_even_sample() -> None:
-    a = np.zeros(3_000_001)
-    b = np.linspace(0, 1, a.size)
-    detail = measure_detail(a, b)
-    assert detail.quantiles[0.5] == pytest.approx(0.5, abs=1e-3)
-    assert sum(detail.ulp_histogram) == a.size
-
-
-def test_detail_ignores_nonfinite_values_and_empty_tensors() -> None:
-    nan = np.full(3, np.nan)
-    assert measure_detail(nan, nan).quantiles == {}
-    assert measure_detail(np.empty(0), np.empty(0)).ulp_histogram == ()

@@ -45,8 +45,8 @@ class ModelHeader:
 
 @dataclass(slots=True)
 class TensorHeader:
-    """A TensorProto without its data. `data` has (field number, wire type, start, end) of each data field; `external` are
-    the keys of external data, None when the data is in the file."""
+    """A TensorProto without its data. `data` has (field number, wire type, start, end) of each data field;
+    `external` are the keys of external data, None when the data is in the file."""
 
     name: str = ""
     dtype: int = 0

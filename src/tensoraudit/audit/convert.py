@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,29 @@ def convert(audit: Audit) -> Audit:
         return _given_candidate(audit)
     if audit.artifact.framework != "pytorch" or audit.reference is None:
         return _same_file(audit)
-    outcomes = {route: _export(audit, route) for route in ROUTES}
+    outcomes = {route: _export(audit, route, audit.dynamic) for route in ROUTES}
+    audit, outcomes = _with_fixed_batch(audit, outcomes)
     shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), ROUTES[0])
     for route, outcome in outcomes.items():
         audit = _record(audit, route, outcome, ships=route == shipping)
     return audit.add(measurements=(_status(outcomes, shipping),))
 
 
-def _export(audit: Audit, route: str) -> Outcome:
+def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit, dict[str, Outcome]]:
+    """A batch that nobody declared must not make a conversion impossible: where no route takes it, go without."""
+    refused = [o for o in outcomes.values() if o.status == "failed" and (o.error or {}).get("details", {}).get("fixed")]
+    if not audit.implicit_batch or not refused or any(outcome.status == "ok" for outcome in outcomes.values()):
+        return audit, outcomes
+    samples = tuple(sample for sample in audit.samples if sample.kind != "size")
+    audit = replace(audit, dynamic={}, implicit_batch=False, samples=samples)
+    measured = Measurement(
+        "export.batch_fixed", "model", refused[0].reason, probe="pytorch.export", side="target", target="onnx"
+    )
+    audit = audit.add(measurements=(measured,))
+    return audit, {route: _export(audit, route, {}) for route in ROUTES}
+
+
+def _export(audit: Audit, route: str, dynamic: Mapping[str, Any]) -> Outcome:
     assert audit.pool is not None and audit.reference is not None
     audit.progress(f"converting with {route}")
     path = audit.pool.folder / f"{route}.onnx"
@@ -47,7 +63,7 @@ def _export(audit: Audit, route: str) -> Outcome:
         **audit.reference.params,
         "route": route,
         "inputs": wire(audit.pool, export_sample(audit)),
-        "dynamic": audit.dynamic,
+        "dynamic": dynamic,
         "opset": audit.options.opset,
         "path": str(path),
     }

@@ -33,6 +33,10 @@ UNBOUND = Bound(UNKNOWN)
 _DEEPEST = 40
 """Steps from one binding to the next before giving up: a longer chain `b = a; c = b; ...` is generated code."""
 
+_MOST_ANCESTORS = 40
+"""Ancestors that a class keeps. Keeping all would be quadratic in a chain of generated classes."""
+
+_MODULE = "torch.nn.Module"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OPTIONAL = frozenset({"typing.Optional", "typing.Union", "typing.Annotated", "typing.Final", "typing.ClassVar"})
 _OPAQUE = frozenset({"typing.Any", "object", "typing.Self"})
@@ -107,8 +111,10 @@ class Inference:
             if base in self.module.classes
             for ancestor in self.lineage(self.module.classes[base])
         ]
-        wider = ["torch.nn.Module"] if any(map(known_results.is_module_class, [*direct, *inherited])) else []
-        owner.lineage = tuple(dict.fromkeys([*direct, *inherited, *wider]))
+        ancestors = list(dict.fromkeys([*direct, *inherited]))[:_MOST_ANCESTORS]
+        if any(map(known_results.is_module_class, ancestors)) or _MODULE in inherited:
+            ancestors.append(_MODULE)
+        owner.lineage = tuple(dict.fromkeys(ancestors))
         return owner.lineage
 
     def _base(self, node: ast.expr, table: Table) -> list[str]:
@@ -237,7 +243,7 @@ class Inference:
             prefix = f"{owner.path}()"
             return tuple(f"{prefix}{origin[4:]}" if origin.startswith("self.") else origin for origin in origins)
         if name in known_results.MODULE_METHODS:
-            return (f"{known_results.MODULE}.{name}",) if "torch.nn.Module" in self.lineage(owner) else None
+            return (f"{known_results.MODULE}.{name}",) if _MODULE in self.lineage(owner) else None
         return None
 
     def result(self, functions: Origins, receivers: Origins, table: Table) -> Origins:

@@ -26,6 +26,7 @@ METRICS: Final[Mapping[str, str]] = {
     "export.dynamic_requested": "export",
     "export.dynamic_written": "export",
     "export.dynamic_lost": "export",
+    "export.batch_fixed": "export",
     "export.training": "export",
     "export.warnings": "export",
     "session.provider_requested": "session",

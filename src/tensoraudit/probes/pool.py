@@ -53,9 +53,9 @@ class Pool:
     """The workers of one run. `close` it, or use it as a context manager; the end of the program closes it too.
 
     `interpreters` is looked up by role, then by side, then by framework; the default is this interpreter. `frameworks`
-    maps a framework to the package with its `hello` and `jobs`. `threads` is what jobs shall use: by default the variable
-    TENSORAUDIT_THREADS, else one per processor. `environment` is
-    added to every worker's. Raises InputError when there is no place for temporary files.
+    maps a framework to the package with its `hello` and `jobs`. `threads` is what jobs shall use: by default what the
+    variable TENSORAUDIT_THREADS says, else one per processor. `environment` is added to every worker's. Raises
+    InputError when there is no place for temporary files.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Pool:
         self._limits = limits or Limits()
         self._interpreters = dict(interpreters or {})
         self._frameworks = frameworks
-        self._environment = {"TENSORAUDIT_THREADS": str(threads or os.environ.get("TENSORAUDIT_THREADS") or _processors()), **(environment or {})}
+        number = threads or os.environ.get("TENSORAUDIT_THREADS") or _processors()
+        self._environment = {"TENSORAUDIT_THREADS": str(number), **(environment or {})}
         self._closing, self._lock = threading.Event(), threading.Lock()
         self._token = secrets.token_hex(8)
         self._numbers, self._homes = count(1), count(1)
