@@ -25,6 +25,7 @@ from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_s
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
 from tensoraudit.facts import Unknown
+from tensoraudit.probes.outcome import Outcome
 
 ROLES: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnxruntime"}
 """Which worker runs a framework's artifacts."""
@@ -110,7 +111,7 @@ def _describe_pytorch(audit: Audit) -> Audit:
     side = side_of(audit.artifact, audit.options)
     outcome = audit.pool.run(side.role, "pytorch.describe", dict(side.params))
     audit = audit.add(probes=(probe_row("reference.describe", "pytorch", "cpu", outcome, required=True),))
-    if outcome.status in {"failed", "unsupported"}:
+    if outcome.status in {"failed", "unsupported"} and not _out_of_memory(outcome):
         details = (outcome.error or {}).get("details", {})
         raise InputError(outcome.reason, where=audit.spec, remedy=details.get("remedy", ""))
     if outcome.result is None:
@@ -118,6 +119,11 @@ def _describe_pytorch(audit: Audit) -> Audit:
     return audit.add(
         description=outcome.result, reference=side, sources=tuple(map(Path, outcome.result.get("source_files", ())))
     )
+
+
+def _out_of_memory(outcome: Outcome) -> bool:
+    """Whether a limit of this machine stopped the model: then nobody can tell, and the input may be right."""
+    return (outcome.error or {}).get("type") == "MemoryError" or "memory limit" in outcome.reason
 
 
 def _describe_onnx(audit: Audit) -> Audit:

@@ -8,6 +8,7 @@ from typing import Any
 from tensoraudit.equivalence.blocks import Index
 from tensoraudit.equivalence.case import Case, Note
 from tensoraudit.equivalence.decisions import class_axes, decide
+from tensoraudit.equivalence.detail import Detail, measure_detail
 from tensoraudit.equivalence.floor import NoiseFloor, noise_floor
 from tensoraudit.equivalence.layout import find_permutation
 from tensoraudit.equivalence.metrics import Metrics, measure
@@ -28,7 +29,7 @@ class TensorComparison:
     `reason` is one sentence with the numbers. `metrics` is None where shape or dtype already differ. `floor` is None
     for integers and for equal bits; `error_ratio` also where no run stands behind the floor or the reference is zero
     all over. `top1_changes` is None where the tensor has no class axis. `layout` is the axis order after which the
-    candidate would match: a diagnosis, never a pass.
+    candidate would match: a diagnosis, never a pass. `detail` is taken for floats with a real loss only.
     """
 
     name: str
@@ -41,6 +42,7 @@ class TensorComparison:
     top1_changes: int | None = None
     layout: Index | None = None
     notes: tuple[Note, ...] = ()
+    detail: Detail | None = None
 
     def __bool__(self) -> bool:
         raise TypeError("a comparison is no yes or no: look at .verdict, where `unverified` is not a pass")
@@ -82,6 +84,7 @@ def _compare_floats(case: Case, metrics: Metrics) -> TensorComparison:
         top1_changes=decisions.top1_changes if decisions.axis is not None else None,
         layout=layout,
         notes=case.notes + _floor_notes(floor),
+        detail=measure_detail(a, b) if loss else None,
     )
 
 

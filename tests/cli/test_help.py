@@ -1,0 +1,46 @@
+import subprocess
+import sys
+
+from tensoraudit.cli.app import app
+from tensoraudit.cli.help import HELP
+
+STATIC = """
+import sys
+sys.argv = ["tensoraudit", "lint", sys.argv[1], "--report", "json"]
+from tensoraudit.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+loaded = {"torch", "onnx", "onnxruntime", "tensorflow", "jax"} & set(sys.modules)
+sys.stderr.write("loaded:" + ",".join(sorted(loaded)))
+"""
+
+
+def test_the_constant_help_names_every_command():
+    names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    assert names == {"scan", "compare", "lint", "doctor", "rules"}
+    assert all(f"  {name} " in HELP for name in names)
+
+
+def test_help_and_version_answer_through_the_module():
+    helped = subprocess.run([sys.executable, "-m", "tensoraudit", "--help"], capture_output=True, text=True, check=True)
+    assert helped.stdout == HELP
+    version = subprocess.run(
+        [sys.executable, "-m", "tensoraudit", "--version"], capture_output=True, text=True, check=True
+    )
+    assert version.stdout.startswith("tensoraudit 0.")
+
+
+def test_every_command_explains_its_options(cli):
+    for name in ("scan", "compare", "lint", "doctor", "rules"):
+        code, out, _ = cli(name, "--help")
+        assert code == 0
+        assert "Usage" in out
+
+
+def test_lint_imports_no_framework(tmp_path):
+    source = tmp_path / "train.py"
+    source.write_text("import torch\nprint(torch.zeros(1))\n")
+    done = subprocess.run([sys.executable, "-c", STATIC, str(source)], capture_output=True, text=True, check=True)
+    assert done.stderr.endswith("loaded:")
