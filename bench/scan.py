@@ -35,7 +35,7 @@ def measure():
                 sys.exit(done.stderr)
             hand, _ = timed([sys.executable, HERE / "parts.py", "hand", folder])
             poly, _ = timed(
-                [sys.executable, "-m", "polygraphy", "run", f"{folder}/dynamo.onnx", "--onnxrt", "--input-shapes", "input:[2,3,29,31]"]
+                [str(Path(sys.executable).with_name("polygraphy")), "run", f"{folder}/dynamo.onnx", "--onnxrt", "--input-shapes", "input:[2,3,29,31]"]
             )
             rounds.append((scan / sum(one.values()), scan, one, hand, poly))
     return min(rounds, key=lambda each: each[0])

@@ -437,6 +437,18 @@ def test_a_huge_literal_is_not_kept():
     assert args(f"f('{'a' * 20_000}')")[0] == Unknown("a literal too large to keep")
 
 
+def test_values_that_double_are_not_kept():
+    """Sixty lines, and 2**60 items for whoever walks the value."""
+    text = "a0 = (1, 1)\n" + "\n".join(f"a{n + 1} = (a{n}, a{n})" for n in range(60))
+    assert args(f"{text}\nf(a5)")[0][0][0][0][0] == ((1, 1), (1, 1))
+    assert len(repr(args(f"{text}\nf(a60)")[0])) < 100_000
+
+
+def test_a_large_dict_is_not_spread_into_a_call():
+    entries = ", ".join(f"'k{n}': 1" for n in range(60))
+    assert last_call(f"d = {{{entries}}}\nf(**d)").splat
+
+
 def test_assigned_names_the_target():
     found = facts("import a\nx = a.f()\nself.y = a.g()\nwith a.h() as z: ...\np, q = a.i(), a.j()\na.k()", Call)
     assert [(c.callee[2:], c.assigned) for c in found] == [

@@ -8,7 +8,7 @@ from typing import Any
 from tensoraudit.audit.execute import LEVELS
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
-from tensoraudit.equivalence.comparison import Comparison, compare_arrays
+from tensoraudit.equivalence.comparison import Comparison, compare_arrays, unverified
 from tensoraudit.equivalence.tensor import TensorComparison, repeats
 from tensoraudit.equivalence.verdict import Verdict
 from tensoraudit.facts import Measurement
@@ -39,7 +39,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
     audit = audit.add(
         equivalence=(
             *(row for name, comparison in compared.items() for row in _rows(audit, candidate, label, name, comparison)),
-            *(_unverified(audit, candidate, label, name, run.error) for name, run in failed.items()),
+            *(_not_run(audit, candidate, label, name, run.error) for name, run in failed.items()),
         )
     )
     if not candidate.ships:
@@ -47,7 +47,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
     stable = all(_repeats(audit, run) for run in runs.values() if run.repeat)
     return audit.add(
         measurements=(
-            *(_failure(candidate, samples[name], run) for name, run in failed.items()),
+            *(row for name, run in failed.items() for row in _failure(candidate, samples[name], run)),
             *(
                 _size_verdict(candidate, samples[name], c)
                 for name, c in compared.items()
@@ -65,8 +65,11 @@ def compare_runs(audit: Audit, reference: Run, candidate: Run) -> Comparison:
     """One run of each side, with the floor's ingredients that the reference run brought."""
     assert audit.pool is not None
     pool = audit.pool
+    outputs = open_arrays(pool, reference.outputs) or {}
+    if refused := [name for name, array in outputs.items() if array.dtype.kind not in "biuf"]:
+        return unverified(outputs, f"output {refused[0]} is {outputs[refused[0]].dtype}, which cannot be compared yet")
     return compare_arrays(
-        open_arrays(pool, reference.outputs) or {},
+        outputs,
         open_arrays(pool, candidate.outputs) or {},
         oracle=open_arrays(pool, reference.oracle),
         tolerance=audit.options.tolerance,
@@ -101,7 +104,7 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _unverified(audit: Audit, candidate: Candidate, label: str, sample: str, reason: str) -> Equivalence:
+def _not_run(audit: Audit, candidate: Candidate, label: str, sample: str, reason: str) -> Equivalence:
     reference = audit.reference.label if audit.reference else ""
     return Equivalence(reference, label, "output", "*", sample, "unverified", reason=reason, target=candidate.target)
 
@@ -110,9 +113,13 @@ def _measure(metric: str, subject: str, value: Any, candidate: Candidate, detail
     return Measurement(metric, subject, value, probe="forward", side="target", target=candidate.target, detail=detail)
 
 
-def _failure(candidate: Candidate, sample: Sample, run: Run) -> Measurement:
+def _failure(candidate: Candidate, sample: Sample, run: Run) -> Iterator[Measurement]:
     """The reference ran and the candidate did not: that is a measured failure, at these sizes or at all."""
-    return _measure("sizes.error" if sample.kind == "size" else "run.error", sample.name, run.error, candidate)
+    if sample.kind == "size":
+        yield _measure("sizes.error", sample.name, run.error, candidate)
+        yield _measure("sizes.verdict", sample.name, "break", candidate, run.error)
+    else:
+        yield _measure("run.error", sample.name, run.error, candidate)
 
 
 def _size_verdict(candidate: Candidate, sample: Sample, comparison: Comparison) -> Measurement:

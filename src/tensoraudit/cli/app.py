@@ -6,13 +6,14 @@ import signal
 import sys
 from types import FrameType
 
-import click
 import typer
 
 from tensoraudit.cli import compare, doctor, lint, rules, scan
-from tensoraudit.errors import InternalError, UserError
+from tensoraudit.errors import UserError
 
 OK, FINDINGS, USER, CANNOT_TELL, INTERNAL = range(5)
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C; users get the documented code for an audit that could not tell."""
 
 app = typer.Typer(
     add_completion=False,
@@ -32,13 +33,12 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="tensoraudit", standalone_mode=False)
-    except click.exceptions.Abort:
-        return _say("interrupted: nothing was decided, and no worker is left", CANNOT_TELL)
-    except click.ClickException as error:
-        error.show()
-        return USER
-    except (UserError, KeyboardInterrupt, InternalError, OSError, Exception) as error:
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
         return _answer(error)
+    if code == INTERRUPTED:
+        return _say("interrupted: nothing was decided, and no worker is left", CANNOT_TELL)
     return code if isinstance(code, int) else OK
 
 
@@ -46,11 +46,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _answer(error: BaseException) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return _say("interrupted: nothing was decided, and no worker is left", CANNOT_TELL)
+def _answer(error: Exception) -> int:
     if isinstance(error, UserError):
         return _say(str(error), USER)
+    # Wrong use of the command line; told by its method, because typer brings its own copy of click's classes.
+    if show := getattr(error, "show", None):
+        show()
+        return USER
     if isinstance(error, OSError) and error.errno is not None:
         place = f"{error.filename}: " if error.filename else ""
         return _say(

@@ -7,9 +7,10 @@ import numpy as np
 from tensoraudit.equivalence.blocks import Array, largest_difference, largest_magnitude
 from tensoraudit.equivalence.floor import EPS, dtype_floor
 
-SURE = 2.0
-"""Dtype floors that are noise whatever the oracle says: every floor is at least one of them, and the candidate is at
-most this far from the reference, which is at most one floor from the oracle."""
+SURE = {"float16": 1.0}
+"""Dtype floors that are noise whatever the oracle says, by dtype; 2 elsewhere. Every floor is at least one of them, the
+candidate is at most this far from the reference, and that at most one floor from the oracle: the sum must stay within
+the noise limit."""
 
 
 def surely_agrees(reference: Array, candidate: Array) -> bool:
@@ -20,5 +21,5 @@ def surely_agrees(reference: Array, candidate: Array) -> bool:
         return bool(np.array_equal(reference, candidate))
     if not (np.isfinite(reference).all() and np.isfinite(candidate).all()):
         return False
-    limit = SURE * dtype_floor(reference.dtype.name, largest_magnitude(reference))
+    limit = SURE.get(reference.dtype.name, 2.0) * dtype_floor(reference.dtype.name, largest_magnitude(reference))
     return largest_difference(reference, candidate) <= limit

@@ -11,27 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensoraudit.extract import known_results
-from tensoraudit.extract.python_flow import Flow
-from tensoraudit.extract.python_inference import BUILTINS, Inference, arithmetic, constant_origin, display_origin
+from tensoraudit.extract.python_facts import FactWriter
+from tensoraudit.extract.python_inference import BUILTINS, arithmetic, constant_origin, display_origin
 from tensoraudit.extract.python_origins import LONGEST, UNKNOWN, Origins, callee, is_own, is_path, unite
-from tensoraudit.extract.python_scopes import Bound, ModuleTable, Table
-from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.python_scopes import Bound
 from tensoraudit.extract.python_values import (
-    MOST_ITEMS,
     binary,
     constant,
     display,
+    held_item,
     is_transparent,
+    made_by,
     mapping,
-    special_float,
     unary,
     unknown,
 )
-from tensoraudit.extract.signatures import positional
-from tensoraudit.facts import Block, Call, Fact, Name, Operation, Reference, Side, Unknown
+from tensoraudit.facts import Block, Name, Unknown
 
-MOST_NAMES = 64
-"""Names and calls that an operation keeps. A longer expression is data, and keeping all would be quadratic."""
+MOST_UNPACKED = 50
+"""Entries of a dict that `**` spreads into a call; a larger one counts as not known."""
 
 ENVIRONMENT = ("os.environ",)
 
@@ -59,20 +57,8 @@ class Path(NamedTuple):
     receiver: str | None
 
 
-class ExpressionReader:
-    """Reads the expressions of one file. `scope`, `table`, `flow`, `blocks` are those of the current place."""
-
-    def __init__(self, module: ModuleTable, source: SourceText, side: Side) -> None:
-        self.module, self.source, self.side = module, source, side
-        self.inference = Inference(module)
-        self.facts: list[Fact] = []
-        self.order = 0
-        self.scope = 0
-        self.table: Table = module
-        self.flow = Flow()
-        self.blocks: tuple[Block, ...] = ()
-        self.names: list[str] = []
-        self.calls: list[str] = []
+class ExpressionReader(FactWriter):
+    """Reads the expressions of one file."""
 
     def read(self, node: ast.expr) -> Seen:
         """Read `node` and all below it."""
@@ -85,11 +71,6 @@ class ExpressionReader:
         return Seen(display_origin(node), unknown(node))
 
     # names
-
-    def look_up(self, name: str) -> Bound:
-        """Return what `name` stands for here."""
-        bound = self.flow.get(name)
-        return bound if bound is not None else self.inference.look_up(name, self.table)
 
     def _name(self, node: ast.Name) -> Seen:
         bound = self.look_up(node.id)
@@ -141,32 +122,6 @@ class ExpressionReader:
         """Return the name of attribute `name` of a value with origins `receivers`, typed or not."""
         return f"{receivers[0]}.{name}" if len(receivers) == 1 and receivers[0] != "None" else f"?.{name}"
 
-    # facts
-
-    def refer(self, node: ast.expr | ast.stmt, name: str | None, store: Any = None, value: Any = None) -> None:
-        """Leave a Reference."""
-        if name is None:
-            return
-        self.order += 1
-        self.facts.append(
-            Reference(name, store, value, self.scope, self.blocks, self.order, self.source.site(node), self.side)
-        )
-
-    def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
-        """Leave an Operation; `marks` are the counts of names and calls before its operands were read."""
-        self.order += 1
-        names = tuple(dict.fromkeys(self.names[marks[0] : marks[0] + MOST_NAMES]))
-        calls = tuple(dict.fromkeys(self.calls[marks[1] : marks[1] + MOST_NAMES]))
-        self.facts.append(
-            Operation(
-                op, operands, calls, names, self.scope, self.blocks, self.order, self.source.site(node), self.side
-            )
-        )
-
-    def marks(self) -> tuple[int, int]:
-        """Return the counts of names and calls so far."""
-        return len(self.names), len(self.calls)
-
     # calls
 
     def call(self, node: ast.Call, assigned: str | None = None) -> Seen:
@@ -178,7 +133,7 @@ class ExpressionReader:
         if instance is not None and not is_path(callees[0]):
             args["self"] = Name(instance)
         self.calls.extend(callees)
-        self._leave_calls(node, callees, args, splat, assigned)
+        self.leave_calls(node, callees, args, splat, assigned)
         origins = self.inference.result(path.origins, path.receivers, self.table)
         return Seen(origins, self._result_value(callees, path.text, args, splat))
 
@@ -226,39 +181,15 @@ class ExpressionReader:
             value = self.read(keyword.value).value
             if keyword.arg is not None:
                 args[keyword.arg] = value
-            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            elif isinstance(value, dict) and len(value) <= MOST_UNPACKED and all(isinstance(key, str) for key in value):
                 args.update(value)
             else:
                 splat = True
         return args, splat
 
-    def _leave_calls(
-        self, node: ast.Call, callees: Origins, args: dict[int | str, Any], splat: bool, assigned: str | None
-    ) -> None:
-        self.order += 1
-        at = self.source.site(node)
-        ambiguous = len(callees) > 1
-        known = [name for name in callees if not name.startswith("?")] or callees
-        for name in known:
-            self.facts.append(
-                Call(
-                    name,
-                    _bound(name, args),
-                    splat,
-                    self.scope,
-                    self.blocks,
-                    self.order,
-                    at,
-                    self.side,
-                    assigned,
-                    ambiguous,
-                )
-            )
-
     def _result_value(self, callees: Origins, text: str | None, args: Mapping[int | str, Any], splat: bool) -> Any:
         if len(callees) == 1 and is_path(callees[0]):
-            make = _CONSTRUCTORS.get(callees[0])
-            made = make(args) if make is not None and not splat else None
+            made = None if splat else made_by(callees[0], args)
             return Name(f"{callees[0]}()") if made is None else made
         return Name(f"{text}()") if text is not None else Unknown("the result of a call")
 
@@ -327,14 +258,6 @@ class ExpressionReader:
         kind: Any = "loop" if op == "while" else "if"
         return Block(kind, self.names_since(marks), self.source.segment(condition), self.source.site(condition))
 
-    def names_since(self, marks: tuple[int, int]) -> tuple[str, ...]:
-        """Return the names and callees read since `marks` were taken."""
-        return tuple(
-            dict.fromkeys(
-                [*self.names[marks[0] : marks[0] + MOST_NAMES], *self.calls[marks[1] : marks[1] + MOST_NAMES]]
-            )
-        )
-
     # items
 
     def _subscript(self, node: ast.Subscript) -> Seen:
@@ -348,7 +271,7 @@ class ExpressionReader:
         if isinstance(held, Name):
             value = held if held.name.endswith("[]") else Name(f"{held.name}[]")
         elif isinstance(held, tuple | dict):
-            value = _held_item(held, key)
+            value = held_item(held, key)
         return Seen(self.inference.item(origins), value)
 
     # expressions with names of their own
@@ -468,42 +391,6 @@ def _written(origins: Origins, text: str | None) -> str | None:
     written."""
     return origins[0] if len(origins) == 1 and is_path(origins[0]) else text
 
-
-def _bound(name: str, args: dict[int | str, Any]) -> Mapping[int | str, Any]:
-    """Return `args` with the positional ones under their parameter names too."""
-    parameters = positional(name)
-    if not parameters:
-        return args
-    named: dict[int | str, Any] = {
-        parameter: args[position] for position, parameter in enumerate(parameters) if position in args
-    }
-    return {**args, **named}
-
-
-def _held_item(held: tuple[Any, ...] | dict[Any, Any], key: Any) -> Any:
-    absent = Unknown("an item")
-    if isinstance(held, dict):
-        return held.get(key, absent) if isinstance(key, str | int | float | bytes) else absent
-    inside = isinstance(key, int) and not isinstance(key, bool) and -len(held) <= key < len(held)
-    return held[key] if inside else absent
-
-
-def _made_dict(args: Mapping[int | str, Any]) -> Any:
-    return dict(args) if len(args) <= MOST_ITEMS and all(isinstance(key, str) for key in args) else None
-
-
-def _made_tuple(args: Mapping[int | str, Any]) -> Any:
-    value = args.get(0) if args else ()
-    return value if isinstance(value, tuple) else None
-
-
-_CONSTRUCTORS: Mapping[str, Callable[[Mapping[int | str, Any]], Any]] = {
-    "float": special_float,
-    "dict": _made_dict,
-    "list": _made_tuple,
-    "tuple": _made_tuple,
-}
-"""Calls of built-ins whose value is known when that of their arguments is."""
 
 _READERS: Mapping[type[ast.expr], Callable[[ExpressionReader, Any], Seen]] = {
     ast.Name: ExpressionReader._name,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+from itertools import accumulate
 
 from tensoraudit.facts import Site
+
+_STEP = 256
+_INSIDE = bytes(range(0x80, 0xC0))
+"""UTF-8 bytes that do not begin a character."""
 
 LONGEST_SEGMENT = 200
 """Characters of the head of a `with` or `if` that a block keeps."""
@@ -17,7 +22,7 @@ class SourceText:
         self.path = path
         self.text = text
         self._lines: list[bytes] = []
-        self._wide_lines: frozenset[int] = frozenset() if text.isascii() else self._find_wide_lines()
+        self._wide_lines: dict[int, list[int]] = {} if text.isascii() else self._find_wide_lines()
 
     @property
     def lines(self) -> list[bytes]:
@@ -34,13 +39,19 @@ class SourceText:
             start, end = self._characters(line, start), self._characters(end_line, end)
         return Site(self.path, line, start + 1, end_line, end + 1)
 
-    def _find_wide_lines(self) -> frozenset[int]:
-        return frozenset(number for number, line in enumerate(self.lines, 1) if not line.isascii())
+    def _find_wide_lines(self) -> dict[int, list[int]]:
+        return {number: [] for number, line in enumerate(self.lines, 1) if not line.isascii()}
 
     def _characters(self, line: int, offset: int) -> int:
-        if line not in self._wide_lines:
+        counts = self._wide_lines.get(line)
+        if counts is None:
             return offset
-        return len(self.lines[line - 1][:offset].decode("utf-8", "ignore"))
+        text = self.lines[line - 1]
+        if not counts:  # characters before every step, so that a long line is not counted again for each place on it
+            starts = [len(text[at : at + _STEP].translate(None, _INSIDE)) for at in range(0, len(text), _STEP)]
+            counts.extend(accumulate(starts, initial=0))
+        step = offset // _STEP
+        return counts[step] + len(text[step * _STEP : offset].translate(None, _INSIDE))
 
     def segment(self, node: ast.expr | ast.pattern) -> str:
         """Return the source of `node` on one line, shortened."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tensoraudit.facts import Name, Unknown
 
 MOST_ITEMS: Final = 1000
-"""Longer displays are data, not arguments."""
+"""Displays that hold more, nested ones included, are data, not arguments."""
 
 LONGEST_TEXT: Final = 10_000
 """Characters (or bytes) of a constant that a fact keeps."""
@@ -61,16 +61,34 @@ def constant(value: Any) -> Any:
 
 def display(items: Sequence[Any]) -> Any:
     """Return the tuple of `items`."""
-    return tuple(items) if len(items) <= MOST_ITEMS else TOO_LARGE
+    return tuple(items) if _fits(items) else TOO_LARGE
 
 
 def mapping(keys: Sequence[Any], values: Sequence[Any]) -> Any:
     """Return the dict of `keys` and `values`; Unknown when a key is no constant."""
-    if len(keys) > MOST_ITEMS:
+    if not _fits(values):
         return TOO_LARGE
     if not all(isinstance(key, str | int | float | bytes | None) for key in keys):
         return Unknown("a dict with keys that are not constants")
     return dict(zip(keys, values, strict=True))
+
+
+def _fits(values: Iterable[Any]) -> bool:
+    """Tell whether `values` hold at most `MOST_ITEMS` items in all. Variables share what they hold: `b = (a, a)`,
+    `c = (b, b)`... is short in the source, and endless for whoever walks it."""
+    left = MOST_ITEMS
+    waiting = [iter(values)]
+    while waiting and left >= 0:
+        for value in waiting[-1]:
+            left -= 1
+            if isinstance(value, tuple | dict):
+                waiting.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+            if left < 0:
+                return False
+        else:
+            waiting.pop()
+    return left >= 0
 
 
 def is_transparent(value: Any) -> bool:
@@ -114,7 +132,7 @@ def _literal_items(nodes: Sequence[ast.expr]) -> tuple[Any, ...] | None:
         if value is None and not (isinstance(node, ast.Constant) and node.value is None):
             return None
         items.append(value)
-    return tuple(items)
+    return tuple(items) if _fits(items) else None
 
 
 def _known(value: Any) -> Any:
@@ -165,7 +183,40 @@ def _is_number(value: Any) -> bool:
 _SPECIAL_FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "nan": math.nan}
 
 
-def special_float(args: Mapping[int | str, Any]) -> float | None:
+def _made_float(args: Mapping[int | str, Any]) -> float | None:
     """Return the value of `float("-inf")` and its like, given the arguments of a call of `float`."""
     text = args.get(0)
     return _SPECIAL_FLOATS.get(text.strip().lower()) if isinstance(text, str) else None
+
+
+def held_item(held: tuple[Any, ...] | dict[Any, Any], key: Any) -> Any:
+    """Return the item of a known display under `key`."""
+    absent = Unknown("an item")
+    if isinstance(held, dict):
+        return held.get(key, absent) if isinstance(key, str | int | float | bytes) else absent
+    inside = isinstance(key, int) and not isinstance(key, bool) and -len(held) <= key < len(held)
+    return held[key] if inside else absent
+
+
+def _made_dict(args: Mapping[int | str, Any]) -> Any:
+    return dict(args) if len(args) <= MOST_ITEMS and all(isinstance(key, str) for key in args) else None
+
+
+def _made_tuple(args: Mapping[int | str, Any]) -> Any:
+    value = args.get(0) if args else ()
+    return value if isinstance(value, tuple) else None
+
+
+_CONSTRUCTORS: Mapping[str, Callable[[Mapping[int | str, Any]], Any]] = {
+    "float": _made_float,
+    "dict": _made_dict,
+    "list": _made_tuple,
+    "tuple": _made_tuple,
+}
+"""Calls of built-ins whose value is known when that of their arguments is."""
+
+
+def made_by(callee: str, args: Mapping[int | str, Any]) -> Any:
+    """Return the value that a call of the built-in `callee` makes of known arguments, else None."""
+    make = _CONSTRUCTORS.get(callee)
+    return make(args) if make is not None else None

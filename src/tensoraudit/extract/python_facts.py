@@ -1,0 +1,114 @@
+"""Leaves the facts of one Python file, for the place in it that is being read.
+
+Of syntax nodes it knows only where they stand.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from tensoraudit.extract.python_flow import Flow
+from tensoraudit.extract.python_inference import Inference
+from tensoraudit.extract.python_origins import Origins
+from tensoraudit.extract.python_scopes import Bound, ModuleTable, Table
+from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.signatures import positional
+from tensoraudit.facts import Block, Call, Fact, Operation, Reference, Side
+
+MOST_NAMES = 64
+"""Names and calls that an operation keeps. A longer expression is data, and keeping all would be quadratic."""
+
+
+class FactWriter:
+    """What the readers of expressions and statements share. `scope`, `table`, `flow`, `blocks` are those of the current
+    place, `names` and `calls` what the current statement has read so far."""
+
+    def __init__(self, module: ModuleTable, source: SourceText, side: Side) -> None:
+        self.module, self.source, self.side = module, source, side
+        self.inference = Inference(module)
+        self.facts: list[Fact] = []
+        self.order = 0
+        self.scope = 0
+        self.table: Table = module
+        self.flow = Flow()
+        self.blocks: tuple[Block, ...] = ()
+        self.names: list[str] = []
+        self.calls: list[str] = []
+
+    # names
+
+    def look_up(self, name: str) -> Bound:
+        """Return what `name` stands for here."""
+        bound = self.flow.get(name)
+        return bound if bound is not None else self.inference.look_up(name, self.table)
+
+    # facts
+
+    def refer(self, node: ast.expr | ast.stmt, name: str | None, store: Any = None, value: Any = None) -> None:
+        """Leave a Reference."""
+        if name is None:
+            return
+        self.order += 1
+        self.facts.append(
+            Reference(name, store, value, self.scope, self.blocks, self.order, self.source.site(node), self.side)
+        )
+
+    def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
+        """Leave an Operation; `marks` are the counts of names and calls before its operands were read."""
+        self.order += 1
+        names = tuple(dict.fromkeys(self.names[marks[0] : marks[0] + MOST_NAMES]))
+        calls = tuple(dict.fromkeys(self.calls[marks[1] : marks[1] + MOST_NAMES]))
+        self.facts.append(
+            Operation(
+                op, operands, calls, names, self.scope, self.blocks, self.order, self.source.site(node), self.side
+            )
+        )
+
+    def marks(self) -> tuple[int, int]:
+        """Return the counts of names and calls so far."""
+        return len(self.names), len(self.calls)
+
+    def leave_calls(
+        self, node: ast.Call, callees: Origins, args: dict[int | str, Any], splat: bool, assigned: str | None
+    ) -> None:
+        """Leave one Call for each of `callees`; a receiver that is not known counts only when nothing else is."""
+        self.order += 1
+        at = self.source.site(node)
+        ambiguous = len(callees) > 1
+        known = [name for name in callees if not name.startswith("?")] or callees
+        for name in known:
+            self.facts.append(
+                Call(
+                    name,
+                    bind_positional(name, args),
+                    splat,
+                    self.scope,
+                    self.blocks,
+                    self.order,
+                    at,
+                    self.side,
+                    assigned,
+                    ambiguous,
+                )
+            )
+
+    def names_since(self, marks: tuple[int, int]) -> tuple[str, ...]:
+        """Return the names and callees read since `marks` were taken."""
+        return tuple(
+            dict.fromkeys(
+                [*self.names[marks[0] : marks[0] + MOST_NAMES], *self.calls[marks[1] : marks[1] + MOST_NAMES]]
+            )
+        )
+
+
+def bind_positional(name: str, args: dict[int | str, Any]) -> Mapping[int | str, Any]:
+    """Return `args` with the positional ones under their parameter names too."""
+    parameters = positional(name)
+    if not parameters:
+        return args
+    named: dict[int | str, Any] = {
+        parameter: args[position] for position, parameter in enumerate(parameters) if position in args
+    }
+    return {**args, **named}
