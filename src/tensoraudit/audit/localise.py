@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.alignment import Pair, align
 from tensoraudit.equivalence.localise import Divergence, Tap, first_divergence
-from tensoraudit.equivalence.screen import surely_agrees
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Equivalence, FirstDivergence
 from tensoraudit.probes.outcome import Outcome
@@ -27,9 +27,6 @@ CHUNK = 512 << 20
 
 WIDEST = 8
 """Bytes of an element at most."""
-
-LOOKAHEAD = 32
-"""Pairs whose oracle is fetched together once one of them looks wrong: its neighbours will be asked for next."""
 
 LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"
 
@@ -114,27 +111,20 @@ def _chunks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
     request = {"inputs": search.inputs, "values": [pair.value for pair in pairs], "budget": CHUNK}
     running = search.pool.submit("onnxruntime", "onnxruntime.intermediates", {**search.candidate.params, **request})
-    reference = _reference(search, pairs)
+    reference, oracle = _reference(search, pairs), _trace(search, pairs, dtype="float64")
     values = (running.result().result or {}).get("values", {})
-    oracle: dict[int, Any] = {}
-    seen = [pair for pair in pairs if pair.value in values and pair.event in reference]
-    for place, pair in enumerate(seen):
-        arrays = search.pool.get(reference[pair.event]), search.pool.get(values[pair.value])
-        agrees = surely_agrees(*arrays)
-        if not agrees and pair.event not in oracle:
-            oracle |= _trace(search, seen[place : place + LOOKAHEAD], dtype="float64")
-        yield _tap(search, pair, arrays, None if agrees else oracle.get(pair.event))
+    for pair in pairs:
+        if pair.value not in values or pair.event not in reference:
+            continue
+        yield _tap(search, pair, reference[pair.event], values[pair.value], oracle.get(pair.event))
         search.known[pair.value] = reference[pair.event]
     search.pool.discard([*oracle.values(), *values.values()])
 
 
-def _tap(search: _Search, pair: Pair, arrays: tuple[Any, Any], oracle: Any) -> Tap:
-    return Tap(
-        pair,
-        reference=lambda: arrays[0],
-        candidate=lambda: arrays[1],
-        oracle=None if oracle is None else lambda: search.pool.get(oracle),
-    )
+def _tap(search: _Search, pair: Pair, *refs: Any) -> Tap:
+    reference, candidate, oracle = (None if ref is None else partial(search.pool.get, ref) for ref in refs)
+    assert reference is not None and candidate is not None
+    return Tap(pair, reference, candidate, oracle)
 
 
 def _reference(search: _Search, pairs: Sequence[Pair]) -> dict[int, Any]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tensoraudit.equivalence.alignment import Pair
 from tensoraudit.equivalence.blocks import Array, largest_difference
 from tensoraudit.equivalence.comparison import compare_arrays
+from tensoraudit.equivalence.screen import surely_agrees
 from tensoraudit.equivalence.tensor import TensorComparison
 from tensoraudit.equivalence.tolerance import Tolerance
 from tensoraudit.equivalence.verdict import Verdict
@@ -69,13 +71,13 @@ def first_divergence(
     suspects = _Suspects()
     for tap in taps:
         arrays = _Arrays(tap, tolerance)
-        found = arrays.compare(tap.candidate())
-        fails = found.verdict in (Verdict.DRIFT, Verdict.BREAK)
+        found = arrays.compare_unless_sure(tap.candidate())
+        fails = found is not None and found.verdict in (Verdict.DRIFT, Verdict.BREAK)
         if (confirmed := suspects.hear(tap.pair.value, fails)) is not None:
             return confirmed
-        if found.verdict.passes:
+        if found is None or found.verdict.passes:
             agreed, previous = agreed + 1, tap.pair
-        if not fails:
+        if found is None or not fails:
             continue
         alone = local(tap.pair) if local is not None else None
         cumulative = found.metrics.linf if found.metrics is not None else None
@@ -119,20 +121,28 @@ class _Arrays:
     """The reference's arrays of one tap, fetched once, to compare several candidates with."""
 
     def __init__(self, tap: Tap, tolerance: float | Tolerance | None) -> None:
-        self._name, self._tolerance = tap.pair.value, tolerance
+        self._tap, self._name, self._tolerance = tap, tap.pair.value, tolerance
         self._reference = tap.reference()
-        self._oracle = {self._name: tap.oracle()} if tap.oracle is not None else None
-        self._perturbed = [{self._name: fetch()} for fetch in tap.perturbed]
+
+    def compare_unless_sure(self, candidate: Array) -> TensorComparison | None:
+        """Return None for tensors that agree whatever their floor is; the oracle is not fetched for them."""
+        return None if surely_agrees(self._reference, candidate) else self.compare(candidate)
 
     def compare(self, candidate: Array) -> TensorComparison:
+        oracle, perturbed = self._floor
         comparison = compare_arrays(
             {self._name: self._reference},
             {self._name: candidate},
-            oracle=self._oracle,
-            perturbed=self._perturbed,
+            oracle=oracle,
+            perturbed=perturbed,
             tolerance=self._tolerance,
         )
         return comparison.outputs[0]
+
+    @cached_property
+    def _floor(self) -> tuple[dict[str, Array] | None, list[dict[str, Array]]]:
+        oracle = None if self._tap.oracle is None else {self._name: self._tap.oracle()}
+        return oracle, [{self._name: fetch()} for fetch in self._tap.perturbed]
 
     def error(self, alone: Array | None) -> float | None:
         if alone is None or alone.shape != self._reference.shape:

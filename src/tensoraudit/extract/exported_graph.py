@@ -26,8 +26,19 @@ DTYPES: Final[Mapping[int, str]] = {
     30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu", 34: "uint32", 35: "uint64",
 }  # fmt: skip
 _MEMORY_FORMATS: Final = ("unknown", "contiguous_format", "channels_last", "channels_last_3d", "preserve_format")
-_LAYOUTS: Final = ("unknown", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "strided")
-_FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n    (?P<text>[^\n]*))?', re.MULTILINE)
+_LAYOUTS: Final = (
+    "unknown",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "_mkldnn",
+    "strided",
+)
+_FRAME: Final = re.compile(
+    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n    (?P<text>[^\n]*))?', re.MULTILINE
+)
 _LONGEST_EXPRESSION: Final = 2000
 _LONGEST_STACK: Final = 100_000
 
@@ -124,8 +135,19 @@ def _read_node(file: GraphFile, entry: Mapping[str, Any], path: str) -> None:
     site, metadata = _place(file, entry.get("metadata") or {}, name)
     file.facts.append(
         Node(
-            op, op.partition(".")[0], None, name, arguments.attributes, tuple(arguments.inputs), tuple(outputs), path, site,
-            file.side, overload, metadata, file.path,
+            op,
+            op.partition(".")[0],
+            None,
+            name,
+            arguments.attributes,
+            tuple(arguments.inputs),
+            tuple(outputs),
+            path,
+            site,
+            file.side,
+            overload,
+            metadata,
+            file.path,
         )  # fmt: skip
     )
     for label, graph in arguments.graphs:

@@ -30,7 +30,8 @@ from tensoraudit.artifacts.pickle_machine import (
 from tensoraudit.artifacts.pickles import tensor_of
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.errors import InputError
-from tensoraudit.extract.torchscript_graph import CodeFile, FunctionReader, dotted, type_of
+from tensoraudit.extract.torchscript_graph import FunctionReader, dotted, type_of
+from tensoraudit.extract.torchscript_nodes import CodeFile
 from tensoraudit.extract.torchscript_source import SourceMap
 from tensoraudit.extract.user_source import shortener
 from tensoraudit.facts import ABSENT, Fact, Model, Side, Site, Tensor, Unknown, Value

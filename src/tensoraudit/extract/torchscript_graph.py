@@ -19,15 +19,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tensoraudit.extract.python_values import literal
-from tensoraudit.extract.torchscript_source import SourceMap
-from tensoraudit.facts import ABSENT, Fact, Node, Side, Site, Unknown, Value
-
-ClassTypes = Mapping[str, Mapping[str, str]]
-"""Dotted class to its attributes and their types as written."""
+from tensoraudit.extract.torchscript_nodes import GraphBlock, GraphWriter
+from tensoraudit.facts import ABSENT, Site, Unknown, Value
 
 _LIST_OPS: Final = frozenset(
     f"aten::{name}"
@@ -38,13 +34,10 @@ _LIST_OPS: Final = frozenset(
 )  # fmt: skip
 """Operators whose one result is a list."""
 
-_PLACED_BY_VALUE: Final = frozenset({"prim::SetAttr", "prim::TupleUnpack", "prim::ListUnpack"})
 _BUILTINS: Final = {
     "bool": "aten::Bool", "int": "aten::Int", "float": "aten::Float", "complex": "aten::Complex", "str": "aten::str",
     "print": "prim::Print",
 }  # fmt: skip
-_CONSTANT_DTYPES: Final = {bool: "bool", int: "int64", float: "float64", complex: "complex128", str: "string"}
-_LARGEST_CONSTANT: Final = 64
 _SPECIAL: Final = {"inf": float("inf"), "nan": float("nan"), "infj": complex(0, float("inf"))}
 _COMPARISONS: Final = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Is: "__is__",
@@ -53,56 +46,15 @@ _COMPARISONS: Final = {
 _NO_CONSTANT: Final = object()
 
 
-@dataclass(slots=True)
-class CodeFile:
-    """A code file while it is read. `model` is the path of the archive, `constants` what the code calls `CONSTANTS.c0`
-    and so on, `relative` shortens the paths of user sources."""
-
-    name: str
-    model: str
-    side: Side
-    sources: SourceMap
-    line_starts: list[int]
-    text: bytes
-    constants: Sequence[Any]
-    classes: ClassTypes
-    relative: Callable[[str], str]
-    facts: list[Fact] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Block:
-    """One graph: its path, the names it assigned and how many nodes of each kind it holds."""
-
-    graph: str
-    names: dict[str, str] = field(default_factory=dict)
-
-
-class FunctionReader:
+class FunctionReader(GraphWriter):
     """Reads one function into nodes and values. `inputs` and `outputs` are value names afterwards."""
-
-    def __init__(self, file: CodeFile, graph: str, function: str) -> None:
-        self.file, self.function = file, function
-        self.graph = graph
-        self.inputs: list[Value] = []
-        self.outputs: list[str] = []
-        self._blocks = [_Block(graph)]
-        self._uses: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
-        self._makers: dict[str, str] = {}
-        self._constants: dict[str, Any] = {}
-        self._texts: dict[str, str] = {}
-        self._tuples: dict[str, list[str]] = {}
-        self._places: dict[str, tuple[Site, dict[str, str]]] = {}
-        self._types: dict[str, str] = {}
-        self._targets: dict[str, str] = {}
 
     def read(self, node: ast.FunctionDef) -> None:
         """Read the whole function."""
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-            name = self._assign(argument.arg)
+            name = self.assign(argument.arg)
             written = "" if argument.annotation is None else ast.unparse(argument.annotation)
-            self._types[name] = written
+            self.types[name] = written
             if argument.arg != "self":
                 dtype, shape = type_of(written)
                 self.inputs.append(
@@ -110,84 +62,6 @@ class FunctionReader:
                 )
         self.file.facts.extend(self.inputs)
         self._body(node.body)
-
-    # names and values
-
-    def _assign(self, name: str, value: str | None = None) -> str:
-        """Let `name` stand for `value`, or for a new value that is called after it."""
-        value = self._fresh(name) if value is None else value
-        self._blocks[-1].names[name] = value
-        return value
-
-    def _fresh(self, name: str) -> str:
-        count = self._uses.get(name, 0)
-        self._uses[name] = count + 1
-        return f"{name}#{count}" if count else name
-
-    def _look_up(self, name: str) -> str | None:
-        return next((block.names[name] for block in reversed(self._blocks) if name in block.names), None)
-
-    def _constant(self, value: Any) -> str:
-        """Return the name of the value of a constant."""
-        text = repr(value)
-        name = f"const:{text}" if len(text) <= 60 else f"const:{text[:50]}...{len(self._constants)}"
-        if name not in self._constants:
-            self._constants[name] = value
-            dtype = _CONSTANT_DTYPES.get(type(value), Unknown("not a scalar"))
-            shape = () if isinstance(dtype, str) else Unknown("not a scalar")
-            kept = value if _count(value) <= _LARGEST_CONSTANT else Unknown("more than 64 elements")
-            self.file.facts.append(
-                Value(name, dtype, shape, kept, "initializer", self.graph, self.file.side, Site(self.file.model))
-            )
-        return name
-
-    # nodes
-
-    def _emit(
-        self,
-        op: str,
-        at: ast.stmt | ast.expr,
-        *,
-        inputs: Sequence[str],
-        outputs: Sequence[str] = (),
-        attributes: Mapping[str, Any] | None = None,
-        name: str = "",
-        position: int | None = None,
-    ) -> None:
-        """Add a node, or put it at the `position` that was reserved for it under `name`."""
-        name = name or self._name(op)
-        site, metadata = self._place(op, at, inputs, name)
-        node = Node(
-            op, op.partition("::")[0], None, name, attributes or {}, tuple(inputs), tuple(outputs),
-            self._blocks[-1].graph, site, self.file.side, "", metadata, self.file.model,
-        )  # fmt: skip
-        if position is None:
-            self.file.facts.append(node)
-        else:
-            self.file.facts[position] = node
-        for output in outputs:
-            self._makers[output] = op
-            self._places[output] = (site, metadata)
-
-    def _name(self, op: str) -> str:
-        kind = op.rpartition("::")[2]
-        number = self._counts.get(kind, 0)
-        self._counts[kind] = number + 1
-        return f"{kind}_{number}"
-
-    def _place(self, op: str, at: Any, inputs: Sequence[str], name: str) -> tuple[Site, dict[str, str]]:
-        """Return where a node comes from. A write or unpacking without a place stands where its value was made."""
-        metadata = {"function": self.function}
-        origin = self.file.sources.origin(self.file.line_starts[at.lineno - 1] + at.col_offset)
-        if origin is not None:
-            if origin.text:
-                metadata["text"] = origin.text
-            return Site(self.file.relative(origin.path), origin.line, node=name), metadata
-        made = self._places.get(inputs[-1]) if op in _PLACED_BY_VALUE and inputs else None
-        if made is not None:
-            return replace(made[0], node=name), made[1]
-        metadata["code"] = f"{self.file.name}:{at.lineno}"
-        return Site(self.file.model, node=name), metadata
 
     # statements
 
@@ -205,35 +79,35 @@ class FunctionReader:
             self._unpack(target, value)
         elif isinstance(target, ast.Attribute):
             held, new = self._value(target.value), self._value(value)
-            attributes = {"name": target.attr, "class": self._types.get(held, "")}
-            self._emit("prim::SetAttr", node, inputs=[held, new], attributes=attributes)
+            attributes = {"name": target.attr, "class": self.types.get(held, "")}
+            self.emit("prim::SetAttr", node, inputs=[held, new], attributes=attributes)
         elif isinstance(target, ast.Subscript):
             inputs = [self._value(target.value), self._value(target.slice), self._value(value)]
-            self._emit("aten::_set_item", node, inputs=inputs)
+            self.emit("aten::_set_item", node, inputs=inputs)
 
     def _assign_name(self, target: ast.Name, value: ast.expr) -> None:
         path = dotted(value)
         if path is not None and path.startswith("__torch__.") and self._enum(path) is None:
-            self._targets[self._assign(target.id)] = path  # a function under a short name
+            self.targets[self.assign(target.id)] = path  # a function under a short name
             return
         made = self._value(value, target.id)
-        if self._look_up(target.id) != made:
-            self._assign(target.id, made)
+        if self.look_up(target.id) != made:
+            self.assign(target.id, made)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> None:
         names = [item.id for item in target.elts if isinstance(item, ast.Name)]
         if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
             values = [self._value(item) for item in value.elts]
             for name, made in zip(names, values, strict=True):
-                self._assign(name, made)
+                self.assign(name, made)
             return
         if isinstance(value, ast.Call) and not self._forces_unpacking(target):
             self._call(value, names)  # an operator with several results
             return
         held = self._value(value)
-        is_list = isinstance(target, ast.List) or self._makers.get(held) in _LIST_OPS
-        outputs = [self._assign(name) for name in names]
-        self._emit("prim::ListUnpack" if is_list else "prim::TupleUnpack", target, inputs=[held], outputs=outputs)
+        is_list = isinstance(target, ast.List) or self.makers.get(held) in _LIST_OPS
+        outputs = [self.assign(name) for name in names]
+        self.emit("prim::ListUnpack" if is_list else "prim::TupleUnpack", target, inputs=[held], outputs=outputs)
 
     def _forces_unpacking(self, target: ast.Tuple | ast.List) -> bool:
         """`a, b, = x` unpacks one value; `a, b = f()` takes the two results of an operator."""
@@ -246,57 +120,48 @@ class FunctionReader:
     def _return(self, node: ast.Return) -> None:
         if node.value is not None:
             made = self._value(node.value)
-            self.outputs = list(self._tuples.get(made, [made]))
+            self.outputs = list(self.tuples.get(made, [made]))
 
     def _if(self, node: ast.If) -> None:
         condition = self._value(node.test)
-        name, position = self._reserve("prim::If")
+        name, position = self.reserve("prim::If")
         then = self._inner(f"{name}.then_branch", node.body)
         other = self._inner(f"{name}.else_branch", node.orelse)
-        outputs = [self._assign(key) for key in then if key in other]
-        self._emit("prim::If", node, inputs=[condition], outputs=outputs, name=name, position=position)
+        outputs = [self.assign(key) for key in then if key in other]
+        self.emit("prim::If", node, inputs=[condition], outputs=outputs, name=name, position=position)
 
     def _loop(self, node: ast.For | ast.While) -> None:
         inputs = [self._value(part) for part in _loop_inputs(node)]
-        name, position = self._reserve("prim::Loop")
+        name, position = self.reserve("prim::Loop")
         targets = _loop_targets(node)
         changed = self._inner(f"{name}.body", node.body, targets)
-        outputs = [self._assign(key) for key in changed if key not in targets and self._look_up(key) is not None]
-        self._emit("prim::Loop", node, inputs=inputs, outputs=outputs, name=name, position=position)
+        outputs = [self.assign(key) for key in changed if key not in targets and self.look_up(key) is not None]
+        self.emit("prim::Loop", node, inputs=inputs, outputs=outputs, name=name, position=position)
 
     def _with(self, node: ast.With) -> None:
         managers = [self._value(item.context_expr) for item in node.items]
         for manager in managers:
-            self._emit("prim::Enter", node, inputs=[manager])
+            self.emit("prim::Enter", node, inputs=[manager])
         self._body(node.body)
         for manager in reversed(managers):
-            self._emit("prim::Exit", node, inputs=[manager])
+            self.emit("prim::Exit", node, inputs=[manager])
 
     def _function(self, node: ast.FunctionDef) -> None:
         """A function inside a function: what `fork` runs. It sees the names around it."""
-        graph = f"{self._blocks[-1].graph}/{node.name}"
-        self._blocks.append(_Block(graph))
+        graph = f"{self.blocks[-1].graph}/{node.name}"
+        self.blocks.append(GraphBlock(graph))
         self._body(node.body)
-        self._blocks.pop()
-        self._assign(node.name)
-
-    def _reserve(self, op: str) -> tuple[str, int]:
-        """Name a node and keep its place, before what is inside it."""
-        name = self._name(op)
-        self.file.facts.append(self._placeholder(name))
-        return name, len(self.file.facts) - 1
-
-    def _placeholder(self, name: str) -> Value:
-        return Value(name, "", (), None, "intermediate", self.graph, self.file.side)
+        self.blocks.pop()
+        self.assign(node.name)
 
     def _inner(self, name: str, statements: Sequence[ast.stmt], targets: Sequence[str] = ()) -> dict[str, str]:
         """Read a body as a graph of its own; return the names it assigned."""
-        block = _Block(f"{self._blocks[-1].graph}/{name}")
-        self._blocks.append(block)
+        block = GraphBlock(f"{self.blocks[-1].graph}/{name}")
+        self.blocks.append(block)
         for target in targets:
-            self._assign(target)
+            self.assign(target)
         self._body(statements)
-        return self._blocks.pop().names
+        return self.blocks.pop().names
 
     # expressions
 
@@ -304,7 +169,7 @@ class FunctionReader:
         """Return the value of `node`; when a new one is made it is called `name`."""
         constant = self._written(node)
         if constant is not _NO_CONSTANT:
-            return self._constant(constant)
+            return self.constant(constant)
         reader = _EXPRESSIONS.get(type(node))
         if reader is not None:
             return reader(self, node, name)
@@ -314,8 +179,8 @@ class FunctionReader:
     def _made(
         self, op: str, at: ast.expr, inputs: Sequence[str], name: str, attributes: dict[str, Any] | None = None
     ) -> str:
-        output = self._assign(name) if name else self._fresh("_")
-        self._emit(op, at, inputs=inputs, outputs=[output], attributes=attributes)
+        output = self.assign(name) if name else self.fresh("_")
+        self.emit(op, at, inputs=inputs, outputs=[output], attributes=attributes)
         return output
 
     def _written(self, node: ast.expr) -> Any:
@@ -341,17 +206,17 @@ class FunctionReader:
         return member if self.file.classes.get(owner, {}).get(member) == "=" else None
 
     def _name_value(self, node: ast.Name, _: str) -> str:
-        return self._look_up(node.id) or node.id
+        return self.look_up(node.id) or node.id
 
     def _get_attribute(self, node: ast.Attribute, name: str) -> str:
         path = dotted(node)
         if path is not None and path.startswith("__torch__."):
-            return self._constant(path)
+            return self.constant(path)
         return self._attribute(node, self._value(node.value), node.attr, name)
 
     def _attribute(self, at: ast.expr, held: str, attribute: str, name: str) -> str:
         made = self._made("prim::GetAttr", at, [held], name, {"name": attribute})
-        self._types[made] = self.file.classes.get(self._types.get(held, ""), {}).get(attribute, "")
+        self.types[made] = self.file.classes.get(self.types.get(held, ""), {}).get(attribute, "")
         return made
 
     def _subscript(self, node: ast.Subscript, name: str) -> str:
@@ -362,7 +227,7 @@ class FunctionReader:
         inputs = [self._value(item) for item in node.elts]
         made = self._made(op, node, inputs, name)
         if isinstance(node, ast.Tuple):
-            self._tuples[made] = inputs
+            self.tuples[made] = inputs
         return made
 
     def _dict(self, node: ast.Dict, name: str) -> str:
@@ -387,33 +252,33 @@ class FunctionReader:
         inputs += [self._value(argument) for argument in node.args]
         for keyword in node.keywords:
             inputs.append(self._value(keyword.value))
-            constant = self._constants.get(inputs[-1], _NO_CONSTANT)
+            constant = self.constants.get(inputs[-1], _NO_CONSTANT)
             if constant is not _NO_CONSTANT:
                 attributes[keyword.arg or ""] = constant
         if op == "prim::RaiseException":
             texts = zip(("message", "class"), map(self._text, inputs), strict=False)
             attributes.update({key: text for key, text in texts if text})
-            self._emit(op, node, inputs=inputs, attributes=attributes)
+            self.emit(op, node, inputs=inputs, attributes=attributes)
             return [""]
-        outputs = [self._assign(name) if name else self._fresh("_") for name in names]
-        self._emit(op, node, inputs=inputs, outputs=outputs, attributes=attributes)
+        outputs = [self.assign(name) if name else self.fresh("_") for name in names]
+        self.emit(op, node, inputs=inputs, outputs=outputs, attributes=attributes)
         if op == "aten::format":
-            self._texts[outputs[0]] = self._text(inputs[0]) or ""
+            self.texts[outputs[0]] = self._text(inputs[0]) or ""
         return outputs
 
     def _callee(self, node: ast.expr) -> tuple[str, list[str], dict[str, Any]]:
         path = dotted(node)
         if path is not None:
-            local = self._look_up(path.partition(".")[0])
-            if local is not None and local in self._targets:
-                return "prim::CallFunction", [], {"name": self._targets[local]}
+            local = self.look_up(path.partition(".")[0])
+            if local is not None and local in self.targets:
+                return "prim::CallFunction", [], {"name": self.targets[local]}
             if local is None:
                 return self._global(path)
         if isinstance(node, ast.Attribute):
             held = self._value(node.value)
             attributes = {"name": node.attr}
-            if self._types.get(held):
-                attributes["class"] = self._types[held]
+            if self.types.get(held):
+                attributes["class"] = self.types[held]
             return "prim::CallMethod", [held], attributes
         return "prim::CallFunction", [self._value(node)], {}
 
@@ -430,13 +295,13 @@ class FunctionReader:
 
     def _text(self, value: str) -> str | None:
         """Return the text that a value is, or the one that it is formatted from."""
-        text = self._constants.get(value, self._texts.get(value))
+        text = self.constants.get(value, self.texts.get(value))
         return text if isinstance(text, str) else None
 
     def _second(self, node: ast.Call, name: str) -> str:
         """`annotate(T, x)` and `unchecked_cast(T, x)` are x to the reader of a graph."""
-        made = self._value(node.args[1], name) if len(node.args) > 1 else self._constant(None)
-        self._types[made] = ast.unparse(node.args[0])[:200] if node.args else ""
+        made = self._value(node.args[1], name) if len(node.args) > 1 else self.constant(None)
+        self.types[made] = ast.unparse(node.args[0])[:200] if node.args else ""
         return made
 
     def _uninitialized(self, node: ast.Call, name: str) -> str:
@@ -481,10 +346,6 @@ def _loop_targets(node: ast.For | ast.While) -> list[str]:
     if isinstance(node, ast.While):
         return []
     return [item.id for item in ast.walk(node.target) if isinstance(item, ast.Name)]
-
-
-def _count(value: Any) -> int:
-    return sum(map(_count, value)) if isinstance(value, tuple) else 1
 
 
 _FORMS: Final[Mapping[str, Callable[[FunctionReader, ast.Call, str], str]]] = {

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_INSIDE_TORCH: Final = re.compile(r"(?:^|[/\\](?:site|dist)-packages[/\\])torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
+_INSIDE_TORCH: Final = re.compile(
+    r"(?:^|[/\\](?:site|dist)-packages[/\\])torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]"
+)
 """PyTorch's own files: installed, given relative to its package, or in a checkout."""
 
 

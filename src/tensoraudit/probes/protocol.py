@@ -82,6 +82,10 @@ class Session:
         """Write the tensors of the next job under a prefix of their own."""
         self._tensors = TensorFolder(self.folder, prefix)
 
+    def pack(self) -> None:
+        """Put all tensors of this job into one file, for jobs that write many; they can only be discarded together."""
+        self._tensors.pack()
+
     def put(self, array: Any, logical: str | None = None) -> dict[str, Any]:
         """Write an array to the run folder and return its reference.
 

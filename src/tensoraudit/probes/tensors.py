@@ -1,7 +1,8 @@
 """Tensors between processes: raw files in the run folder, and the references that name them.
 
-A reference is plain JSON: {"file": "j3-17.bin", "dtype": "float32", "shape": [2, 3], "logical": "bfloat16"?}. The file
-holds the values in C order, little-endian, nothing else. `dtype` is the numpy dtype of the file; `logical` names the
+A reference is plain JSON: {"file": "j3-17.bin", "dtype": "float32", "shape": [2, 3], "logical": "bfloat16"?,
+"offset": 64?}. The file holds the values in C order, little-endian, nothing else; with an `offset` in bytes it is a pack
+that holds many tensors, because opening a file can cost more than a small tensor's arithmetic. `dtype` is the numpy dtype of the file; `logical` names the
 framework's dtype when numpy has no twin of it, and the values were then widened exactly.
 
 Both sides use this module, so it runs on Python 3.9 and imports numpy only. It must not know jobs or workers.
@@ -33,6 +34,7 @@ WIDENED = {
     **dict.fromkeys(("int2", "int4"), "int8"),
     **dict.fromkeys(("uint2", "uint4"), "uint8"),
 }
+ALIGNMENT = 64  # bytes; what vector instructions like best
 MAX_DIMENSIONS = 32  # what numpy 1.x can hold
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}\.bin", re.ASCII)
 
@@ -59,6 +61,12 @@ class TensorFolder:
         self.folder = folder
         self.prefix = prefix
         self._numbers = count(1)
+        self._pack: str | None = None
+
+    def pack(self) -> None:
+        """Put what follows into one file: `discard` of one of these tensors then drops all of them."""
+        self._pack = f"{self.prefix}-{next(self._numbers)}.bin"
+        (self.folder / self._pack).touch()
 
     def put(self, array: Any, logical: str | None = None) -> dict[str, Any]:
         """Write an array of any layout and byte order and return its reference.
@@ -72,20 +80,25 @@ class TensorFolder:
         if plain.dtype.name not in DTYPES:
             raise UnsupportedArrayError(f"An array of dtype {plain.dtype} cannot be carried between processes")
         reference: dict[str, Any] = {
-            "file": f"{self.prefix}-{next(self._numbers)}.bin",
+            "file": self._pack or f"{self.prefix}-{next(self._numbers)}.bin",
             "dtype": plain.dtype.name,
             "shape": [int(size) for size in plain.shape],
         }
         if logical is not None:
             reference["logical"] = logical
-        self._write(reference["file"], np.ascontiguousarray(plain, dtype=plain.dtype.newbyteorder("<")))
+        offset = self._write(reference["file"], np.ascontiguousarray(plain, dtype=plain.dtype.newbyteorder("<")))
+        if self._pack is not None:
+            reference["offset"] = offset
         return reference
 
-    def _write(self, name: str, values: np.ndarray[Any, Any]) -> None:
+    def _write(self, name: str, values: np.ndarray[Any, Any]) -> int:
         path = self.folder / name
         try:
-            with path.open("xb") as file:
+            with path.open("xb" if self._pack is None else "ab") as file:
+                offset = file.tell()
+                file.write(bytes(-offset % ALIGNMENT))
                 file.write(values.reshape(-1).view(np.uint8).data)
+                return offset + -offset % ALIGNMENT
         except OSError as problem:
             path.unlink(missing_ok=True)
             reason = problem.strerror or str(problem)
@@ -102,7 +115,8 @@ class TensorFolder:
                 values.flags.writeable = False
                 return values
             # A plain view: the memmap subclass would follow the values into every result computed from them.
-            return np.memmap(file, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
+            offset = reference.get("offset", 0)
+            return np.memmap(file, dtype=dtype, mode="r", offset=offset, shape=shape).view(np.ndarray)
 
     def check(self, reference: Any) -> None:
         """Raise TensorReferenceError unless `get` would succeed."""
@@ -129,7 +143,9 @@ class TensorFolder:
             raise TensorReferenceError(f"Tensor file {path} cannot be opened: {problem.strerror}") from problem
         status = os.fstat(descriptor)
         expected = dtype.itemsize * math.prod(shape)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != expected:
+        offset = reference.get("offset")
+        fits = status.st_size == expected if offset is None else status.st_size >= offset + expected
+        if not stat.S_ISREG(status.st_mode) or not fits:
             os.close(descriptor)
             raise TensorReferenceError(
                 f"Tensor file {path} holds {status.st_size} bytes, but {dtype} of shape {list(shape)} is {expected}"
@@ -165,6 +181,8 @@ def _parts(reference: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
         raise TensorReferenceError(f"Tensor file {name} has unknown dtype {str(dtype)[:80]!r}")
     if not isinstance(shape, (list, tuple)) or len(shape) > MAX_DIMENSIONS or not all(map(_is_size, shape)):
         raise TensorReferenceError(f"Tensor file {name} has a bad shape: {str(shape)[:200]}")
+    if "offset" in reference and not _is_size(reference["offset"]):
+        raise TensorReferenceError(f"Tensor file {name} has a bad offset: {str(reference['offset'])[:80]}")
     return name, np.dtype(dtype).newbyteorder("<"), tuple(shape)
 
 

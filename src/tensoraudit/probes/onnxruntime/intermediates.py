@@ -35,6 +35,7 @@ def intermediates(params: dict[str, Any], session: Session) -> dict[str, Any]:
     `budget` bytes of values (256 MiB), or one value. Raises JobFailed for names that are not in the graph, for inputs
     that do not fit and for a model that does not run.
     """
+    session.pack()
     wanted = list(dict.fromkeys(params["values"]))
     model = load_structure(params["path"], session)
     opened = _open(params, model, wanted, session)

@@ -34,6 +34,7 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     says where it stopped).
     """
     device = device_of(params.get("device", "cpu"))
+    session.pack()
     with pinned(device.type) as settings, _single_operators():
         model = open_model(session, params["model"])
         store = _Store(session, params.get("select"), int(params.get("budget") or DEFAULT_BUDGET))
@@ -68,7 +69,8 @@ def _reason(double: DoublePrecision) -> str:
 def _prepare(
     model: Model, leaves: dict[str, Any], params: Mapping[str, Any], device: torch.device
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
-    module = model.loaded.fresh(evaluate=True, share=False).to(device)
+    own = params.get("perturb") is not None or params.get("dtype", "as_is") == "float64" or device.type != "cpu"
+    module = model.loaded.fresh(evaluate=True, share=not own).to(device)
     if params.get("perturb") is not None:
         seed = int(params["perturb"])
         leaves, names = perturb_leaves(leaves, seed)
@@ -108,12 +110,18 @@ class _Store:
         self._all = select == "all"
         self._session, self._select, self._budget = session, set() if self._all else set(select or ()), budget
         self._saved: list[dict[str, Any]] = []
+        # The tensor itself is kept: its memory could be given to the next one otherwise.
+        self._last: tuple[torch.Tensor, int, dict[str, Any]] | None = None
         self._events: set[int] = set()
 
     def keep(self, event: Event, tensor: torch.Tensor) -> dict[str, Any] | None:
         """Save one output of a selected event. Raises JobFailed over the budget."""
         if not self._all and event["index"] not in self._select and event["key"] not in self._select:
             return None
+        if not tensor.numel():
+            return None  # statistics that eval mode leaves empty
+        if self._last is not None and _same(*self._last[:2], tensor):
+            return self._last[2]  # a module's output is the tensor that its last operator made
         self.bytes += tensor.numel() * max(tensor.element_size(), 4 if tensor.is_floating_point() else 1)
         if self._all and self.bytes > self._budget:
             return None
@@ -127,6 +135,7 @@ class _Store:
             )
         with torch.utils._python_dispatch._disable_current_modes():
             reference = put(self._session, tensor)
+        self._last = (tensor, tensor._version, reference)
         self._saved.append(reference)
         self._events.add(event["index"])
         return reference
@@ -134,6 +143,11 @@ class _Store:
     def discard(self) -> None:
         """Delete what was saved."""
         self._session.discard(self._saved)
+
+
+def _same(last: torch.Tensor, version: int, tensor: torch.Tensor) -> bool:
+    layout = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (last.data_ptr(), last.shape, last.stride(), last.dtype) == layout and tensor._version == version
 
 
 @contextmanager
