@@ -1,5 +1,6 @@
-"""Localising one faulty node in a 40-node CNN, against one plain run of both sides plus session creation. Workers are warm.
+"""Localising one faulty node in a 40-node CNN, against one plain run of both sides plus session creation.
 
+Workers are warm.
 The candidate is a copy of the right export in which one Conv weight is scaled by 1.01.
 """
 
@@ -27,7 +28,8 @@ def make_candidate(pool, reference, sample):
     from onnx import numpy_helper
 
     path = pool.folder / "right.onnx"
-    params = {**reference.params, "route": "torch_onnx_dynamo", "inputs": sample, "dynamic": {}, "opset": None, "path": str(path)}
+    how = {"route": "torch_onnx_dynamo", "inputs": sample, "dynamic": {}, "opset": None, "path": str(path)}
+    params = {**reference.params, **how}
     outcome = pool.run("pytorch", "pytorch.export", params)
     assert outcome.status == "ok", outcome.reason
     model = onnx.load(path)
@@ -53,7 +55,8 @@ def plain(pool, reference, candidate, wire):
     """One run of each side without floor; a session's path is given anew, so that it is created."""
     once = {"inputs": [wire], "repeat": 1, "oracle": False, "perturbations": 0, "device": "cpu"}
     outcome = pool.run("pytorch", "pytorch.run", {**reference.params, **once})
-    other = pool.run("onnxruntime", "onnxruntime.run", {**candidate.params, "inputs": [wire], "repeat": 1, "level": "disable"})
+    request = {**candidate.params, "inputs": [wire], "repeat": 1, "level": "disable"}
+    other = pool.run("onnxruntime", "onnxruntime.run", request)
     forget = pool.run("onnxruntime", "onnxruntime.describe", {"path": str(HERE.parent / "out" / "other.onnx")})
     return outcome, other, forget
 
@@ -84,7 +87,7 @@ def main():
         base = best(lambda: plain(pool, audit.reference, candidate, sample))
         took = best(localise)
         first = found.audit.divergences["candidate"]
-        print(f"  {nodes} nodes, faulty {faulty}, found {first.candidate_node} ({first.source_line.rpartition('/')[2]})")
+        print(f"  {nodes} nodes, faulty {faulty}, found {first.candidate_node}")
         print(f"  plain run of both sides and a session {base * 1000:7.1f} ms")
         print(f"  localisation                          {took * 1000:7.1f} ms   {took / base:.2f}x (limit {LIMIT}x)")
 

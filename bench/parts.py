@@ -24,12 +24,12 @@ def pytorch_parts(folder):
     model, inputs = cnn.make_model(), cnn.sample_inputs()
     times = {"start torch": time.perf_counter() - clock}
     clock = time.perf_counter()
-    torch.onnx.export(model, inputs, folder / "legacy.onnx", dynamo=False, dynamic_axes={"input": {0: "batch"}}, input_names=["input"])
+    axes = {"input": {0: "batch"}}
+    torch.onnx.export(model, inputs, folder / "legacy.onnx", dynamo=False, dynamic_axes=axes, input_names=["input"])
     times["export by TorchScript"] = time.perf_counter() - clock
     clock = time.perf_counter()
-    torch.onnx.export(
-        model, inputs, folder / "dynamo.onnx", dynamo=True, dynamic_shapes=({0: "batch"},), external_data=False, verbose=False
-    )
+    how = {"dynamic_shapes": ({0: "batch"},), "external_data": False, "verbose": False}
+    torch.onnx.export(model, inputs, folder / "dynamo.onnx", dynamo=True, **how)
     times["export by dynamo"] = time.perf_counter() - clock
     clock = time.perf_counter()
     with torch.no_grad():
@@ -60,13 +60,14 @@ def by_hand(folder):
     sys.path.append(str(HERE))
     import cnn
 
-    torch.onnx.export(
-        cnn.make_model(), cnn.sample_inputs(), folder / "hand.onnx", dynamo=True, report=True, verify=True, verbose=False, artifacts_dir=folder
-    )
+    how = {"report": True, "verify": True, "verbose": False, "artifacts_dir": folder}
+    torch.onnx.export(cnn.make_model(), cnn.sample_inputs(), folder / "hand.onnx", dynamo=True, **how)
     return {"torch.onnx.export(report, verify)": time.perf_counter() - clock}
 
+
+SIDES = {"pytorch": pytorch_parts, "onnxruntime": onnxruntime_parts, "hand": by_hand}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as default:
         folder = Path(sys.argv[2] if len(sys.argv) > 2 else default)
-        print(json.dumps({"pytorch": pytorch_parts, "onnxruntime": onnxruntime_parts, "hand": by_hand}[sys.argv[1]](folder)))
+        print(json.dumps(SIDES[sys.argv[1]](folder)))

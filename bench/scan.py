@@ -30,13 +30,13 @@ def measure():
         rounds = []
         for _ in range(REPEATS):
             one = parts(folder)
-            scan, done = timed([sys.executable, "-m", "tensoraudit", "scan", "bench/cnn.py:make_model", "--report", f"json={folder}/r.json"])
+            audit = ["-m", "tensoraudit", "scan", "bench/cnn.py:make_model", "--report", f"json={folder}/report.json"]
+            scan, done = timed([sys.executable, *audit])
             if done.returncode not in (0, 1):
                 sys.exit(done.stderr)
             hand, _ = timed([sys.executable, HERE / "parts.py", "hand", folder])
-            poly, _ = timed(
-                [str(Path(sys.executable).with_name("polygraphy")), "run", f"{folder}/dynamo.onnx", "--onnxrt", "--input-shapes", "input:[2,3,29,31]"]
-            )
+            polygraphy = [Path(sys.executable).with_name("polygraphy"), "run", f"{folder}/dynamo.onnx", "--onnxrt"]
+            poly, _ = timed([*polygraphy, "--input-shapes", "input:[2,3,29,31]"])
             rounds.append((scan / sum(one.values()), scan, one, hand, poly))
     return min(rounds, key=lambda each: each[0])
 

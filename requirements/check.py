@@ -1,4 +1,4 @@
-"""Refuse an environment in which `onnxruntime` and `onnxruntime-gpu` lie side by side: they overwrite each other's files."""
+"""Refuse an environment with both `onnxruntime` and `onnxruntime-gpu`: they overwrite each other's files."""
 
 import sys
 from importlib.metadata import distributions

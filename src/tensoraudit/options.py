@@ -147,7 +147,7 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
 
 
 def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Options:
-    """Options from what was `given` (None means not given) over pyproject.toml over the defaults. Raises ConfigError."""
+    """Options from what was `given` (None: not given), over pyproject.toml, over the defaults. Raises ConfigError."""
     folder = folder or Path.cwd()
     known = {each.name for each in fields(Options)}
     merged = {**read_pyproject(folder), **{key: value for key, value in given.items() if value is not None}}

@@ -223,7 +223,8 @@ def test_a_model_that_takes_its_worker_down_cannot_be_told(cli, tmp_path, reason
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path):
     pytest.importorskip("torch")
     mark = tmp_path / "running"
-    body = f"import os, pathlib, time\ndef make():\n    pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n    time.sleep(600)\n"
+    first = f"pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))"
+    body = f"import os, pathlib, time\ndef make():\n    {first}\n    time.sleep(600)\n"
     before = folders()
     command = [sys.executable, "-m", "tensoraudit", "scan", factory(tmp_path, body)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,7 @@
-"""MiniLM, as people use it: both routes, dynamic batch and length, no false alarm; a wrong epsilon is traced to the first LayerNorm."""
+"""MiniLM, as people use it: both routes, dynamic batch and length, no false alarm.
+
+A wrong epsilon is traced to the first LayerNorm.
+"""
 
 import subprocess
 import sys
@@ -13,8 +16,10 @@ warnings.filterwarnings("ignore")
 sys.path.append(sys.argv[1])
 import minilm
 inputs = minilm.sample_inputs()[0]
-torch.onnx.export(minilm.make_model(layer_norm_eps=1e-5), (inputs["input_ids"], inputs["attention_mask"]), sys.argv[2], dynamo=True,
-                  verbose=False, external_data=False, dynamic_shapes=({0: "batch", 1: "length"}, {0: "batch", 1: "length"}))
+dims = {0: "batch", 1: "length"}
+model = minilm.make_model(layer_norm_eps=1e-5)
+torch.onnx.export(model, (inputs["input_ids"], inputs["attention_mask"]), sys.argv[2], dynamo=True,
+                  verbose=False, external_data=False, dynamic_shapes=(dims, dims))
 """
 
 

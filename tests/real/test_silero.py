@@ -1,4 +1,4 @@
-"""silero_vad.jit, which no exporter of torch converts: a clear F with the causes, in time, and no traceback on screen."""
+"""silero_vad.jit, which no exporter of torch converts: a clear F with the causes, in time, and no traceback."""
 
 import importlib.util
 import json

@@ -100,6 +100,7 @@ class Measurer:
 
     def __init__(self, make, route):
         self.build, self.rows, self.route = make, [], ROUTES[route]
+        self.add("conversion.route", "model", self.route)
 
     def make(self):
         """A new model with the same weights each time: a pass may change it."""

@@ -38,7 +38,8 @@ def convert(audit: Audit) -> Audit:
     shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), ROUTES[0])
     for route, outcome in outcomes.items():
         audit = _record(audit, route, outcome, ships=route == shipping)
-    return audit.add(measurements=(_status(outcomes, shipping),))
+    ships = Measurement("conversion.route", "model", shipping, probe="pytorch.export", side="target", target="onnx")
+    return audit.add(measurements=(_status(outcomes, shipping), ships))
 
 
 def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit, dict[str, Outcome]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from tensoraudit.audit.execute import LEVELS
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
@@ -54,7 +56,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
                 if samples[name].kind == "size"
             ),
             *_output_measurements(
-                candidate, [(samples[n], c) for n, c in compared.items() if samples[n].kind != "size"]
+                audit, candidate, [(samples[n], c) for n, c in compared.items() if samples[n].kind != "size"]
             ),
             _determinism("candidate.deterministic", stable, candidate),
         )
@@ -129,7 +131,9 @@ def _size_verdict(candidate: Candidate, sample: Sample, comparison: Comparison) 
     )
 
 
-def _output_measurements(candidate: Candidate, compared: list[tuple[Sample, Comparison]]) -> Iterator[Measurement]:
+def _output_measurements(
+    audit: Audit, candidate: Candidate, compared: list[tuple[Sample, Comparison]]
+) -> Iterator[Measurement]:
     """One set of measurements per output: those of the input set on which it came out worst."""
     worst: dict[str, tuple[Sample, TensorComparison]] = {}
     for sample, comparison in compared:
@@ -137,16 +141,28 @@ def _output_measurements(candidate: Candidate, compared: list[tuple[Sample, Comp
             if output.name not in worst or _badness(output) > _badness(worst[output.name][1]):
                 worst[output.name] = (sample, output)
     for name, (sample, output) in worst.items():
-        for metric, value in _quantities(sample, output).items():
+        nans = _count_nans(audit, candidate, sample.name, output)
+        for metric, value in _quantities(sample, output, nans).items():
             if value is not None:
                 yield _measure(metric, name, value, candidate, f"{sample.name}: {output.reason}")
+
+
+def _count_nans(audit: Audit, candidate: Candidate, sample: str, output: TensorComparison) -> tuple[int, int]:
+    """NaN on each side of one output; looked at only when the comparison met any."""
+    assert audit.pool is not None
+    if output.metrics is None or not (output.metrics.nan_both or output.metrics.nan_mismatches):
+        return 0, 0
+    own = audit.candidate_runs[f"{candidate.name}/cpu"][sample].outputs[output.candidate_name]
+    sides = audit.reference_runs[sample].outputs[output.name], own
+    reference, other = (int(np.count_nonzero(np.isnan(audit.pool.get(ref)))) for ref in sides)
+    return reference, other
 
 
 def _badness(output: TensorComparison) -> tuple[int, float]:
     return output.verdict.rank, output.error_ratio or 0.0
 
 
-def _quantities(sample: Sample, output: TensorComparison) -> dict[str, Any]:
+def _quantities(sample: Sample, output: TensorComparison, nans: tuple[int, int]) -> dict[str, Any]:
     metrics = output.metrics
     # Edge inputs are meant to overflow: NaN on both sides there is the model's own answer.
     ordinary = metrics is not None and sample.kind != "edge"
@@ -155,8 +171,8 @@ def _quantities(sample: Sample, output: TensorComparison) -> dict[str, Any]:
         "output.error_ratio": _number(output.error_ratio),
         "output.linf": _number(metrics.linf if metrics else None),
         "output.top1_changes": output.top1_changes,
-        "output.nan_reference": metrics.nan_both if ordinary and metrics else None,
-        "output.nan_candidate": metrics.nan_both if ordinary and metrics else None,
+        "output.nan_reference": nans[0] if ordinary else None,
+        "output.nan_candidate": nans[1] if ordinary else None,
     }
 
 

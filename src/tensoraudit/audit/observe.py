@@ -15,12 +15,12 @@ from tensoraudit.extract.torchscript import read_torchscript
 from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
 from tensoraudit.facts.code_index import CodeIndex
 
-GraphReader = Callable[[Path, Side], Iterable[Fact]]
+GraphReader = Callable[[Path, Side, Path], Iterable[Fact]]
 
 GRAPH_READERS: Mapping[str, GraphReader] = {
-    "torchscript": lambda path, side: read_torchscript(path, side=side),
-    "exported_program": lambda path, side: read_exported_program(path, side=side),
-    "onnx": lambda path, side: read_onnx(path, side=side),
+    "torchscript": lambda path, side, root: read_torchscript(path, side=side, root=root),
+    "exported_program": lambda path, side, root: read_exported_program(path, side=side, root=root),
+    "onnx": lambda path, side, root: read_onnx(path, side=side),
 }
 """Formats that carry a graph. An operator of a new format is one line here and one reader in `extract/`."""
 
@@ -40,7 +40,7 @@ def _read_graph(audit: Audit, artifact: Artifact, side: Side) -> Audit:
     reader = GRAPH_READERS.get(artifact.format)
     if reader is None or artifact.path is None:
         return audit
-    return audit.add(facts=tuple(reader(artifact.path, side)))
+    return audit.add(facts=tuple(reader(artifact.path, side, audit.options.root.resolve())))
 
 
 def _read_sources(audit: Audit) -> Audit:
@@ -85,7 +85,7 @@ def _read_environments(audit: Audit) -> Audit:
     roles: Mapping[Side, str] = {"source": audit.reference.role if audit.reference else "", "target": "onnxruntime"}
     for side, role in roles.items():
         hello = audit.pool.hello(role).result if audit.pool is not None and role else None
-        packages = (hello or {}).get("packages")
+        packages = {**hello["packages"], "python": hello["python"]} if hello and "packages" in hello else None
         devices = (hello or {}).get("devices", ())
         audit = audit.add(facts=tuple(read_environment(side, packages=packages, devices=devices)))
     return audit

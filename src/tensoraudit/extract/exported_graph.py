@@ -1,6 +1,6 @@
 """From the graph of an ExportedProgram, as the JSON that `torch.export.save` writes, to nodes and values.
 
-Schema 8 of torch 2.13 (torch/_export/serde/schema.py); the schemas 5 to 7 before it lack fields that are not needed here.
+Schema 8 of torch 2.13 (torch/_export/serde/schema.py); the schemas 5 to 7 lack fields that are not needed here.
 1. `torch.ops.aten.conv2d.default` is the op `aten.conv2d.default`, its overload `default`; `_operator.mul` stays.
 2. Arguments that are values become inputs, in order; in a list of optional tensors a missing one is "". All others are
    attributes under the name of their parameter. A list that mixes numbers and symbolic sizes is both.
@@ -148,7 +148,7 @@ def _read_node(file: GraphFile, entry: Mapping[str, Any], path: str) -> None:
             overload,
             metadata,
             file.path,
-        )  # fmt: skip
+        )
     )
     for label, graph in arguments.graphs:
         read_graph(file, graph, f"{path}/{name}.{label}")

@@ -1,4 +1,4 @@
-"""Typed observations: one frozen dataclass per kind, and the store that indexes them. Knows nothing of where facts come from."""
+"""Typed observations: one frozen dataclass per kind, and the store that indexes them. Knows no source of facts."""
 
 from tensoraudit.facts.environment import Device, Package, Variable
 from tensoraudit.facts.graph import Dim, Model, Node, Value
@@ -27,6 +27,7 @@ Fact = (
 )
 
 __all__ = [
-    "ABSENT", "Block", "Call", "Checkpoint", "ClassDef", "Device", "Dim", "Fact", "Import", "Measurement", "Model", "Name",
-    "Node", "Operation", "Package", "Reference", "Scope", "Side", "Site", "Tensor", "Unknown", "Value", "Variable",
+    "ABSENT", "Block", "Call", "Checkpoint", "ClassDef", "Device", "Dim", "Fact", "Import", "Measurement", "Model",
+    "Name", "Node", "Operation", "Package", "Reference", "Scope", "Side", "Site", "Tensor", "Unknown", "Value",
+    "Variable",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tensoraudit.facts.site import Side, Site
+from tensoraudit.facts.site import NOWHERE, Side, Site
 from tensoraudit.facts.unknown import Unknown
 
 Dim = int | str | Unknown
@@ -26,7 +26,7 @@ class Value:
     role: Literal["input", "output", "initializer", "intermediate"]
     graph: str
     side: Side
-    at: Site = Site()
+    at: Site = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tensoraudit.facts.site import Side, Site
+from tensoraudit.facts.site import NOWHERE, Side, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,5 @@ class Measurement:
     seed: int | None = None
     side: Side = "both"
     target: str = ""
-    at: Site = Site()
+    at: Site = NOWHERE
     detail: str = ""

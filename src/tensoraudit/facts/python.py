@@ -11,7 +11,10 @@ from tensoraudit.facts.site import Side, Site
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A module, class or function body. `name` is dotted from the module (`Net.forward`); decorators are resolved names."""
+    """A module, class or function body. `name` is dotted from the module (`Net.forward`).
+
+    Decorators are resolved names.
+    """
 
     id: int
     kind: Literal["module", "class", "function"]
@@ -93,7 +96,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A binary operator, comparison, or statement test in source: `op` is `//`, `%`, `>>`, `if`, `while`, `for`, `assert`.
+    """A binary operator, comparison, or statement test: `op` is `//`, `%`, `>>`, `if`, `while`, `for`, `assert`.
+
     `operands` are values as in `Call.args`; `calls` the resolved callees anywhere inside the operands."""
 
     op: str

@@ -20,3 +20,7 @@ class Site:
     node: str | None = None
     tensor: str | None = None
     variable: str | None = None
+
+
+NOWHERE = Site()
+"""The place of what is measured of a whole model."""

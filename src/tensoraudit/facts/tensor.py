@@ -11,7 +11,7 @@ from tensoraudit.facts.site import Side, Site
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One stored tensor. `offset` and `bytes` are in bytes within `file`; `location` is "inline", "external" or "zip"."""
+    """One stored tensor. `offset` and `bytes` count within `file`; `location` is "inline", "external" or "zip"."""
 
     name: str
     dtype: str
@@ -26,7 +26,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A file or folder of weights. `imports` are the globals that its pickle wants to import, `extra` its other keys."""
+    """A file or folder of weights. `imports` are the globals that its pickle wants to import."""
 
     format: str
     files: tuple[str, ...]

@@ -20,6 +20,7 @@ METRICS: Final[Mapping[str, str]] = {
     "reference.state_changed": "determinism",
     "levels.verdict": "levels",
     "conversion.status": "export",
+    "conversion.route": "export",
     "export.status": "export",
     "export.opset_requested": "export",
     "export.opset_written": "export",

@@ -1,9 +1,10 @@
 """Tensors between processes: raw files in the run folder, and the references that name them.
 
 A reference is plain JSON: {"file": "j3-17.bin", "dtype": "float32", "shape": [2, 3], "logical": "bfloat16"?,
-"offset": 64?}. The file holds the values in C order, little-endian, nothing else; with an `offset` in bytes it is a pack
-that holds many tensors, because opening a file can cost more than a small tensor's arithmetic. `dtype` is the numpy dtype of the file; `logical` names the
-framework's dtype when numpy has no twin of it, and the values were then widened exactly.
+"offset": 64?}. The file holds the values in C order, little-endian, nothing else. With an `offset` in bytes it is a
+pack of many tensors, because opening a file can cost more than a small tensor's arithmetic. `dtype` is the numpy dtype
+of the file; `logical` names the framework's dtype when numpy has no twin of it, and the values were then widened
+exactly.
 
 Both sides use this module, so it runs on Python 3.9 and imports numpy only. It must not know jobs or workers.
 """

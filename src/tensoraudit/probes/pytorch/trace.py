@@ -25,10 +25,11 @@ DEFAULT_BUDGET = 1 << 30
 def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model once and return its operators as events (see `recorder`).
 
-    `select`: the indexes or keys of the events whose outputs are saved, or "all"; None saves nothing and gives shapes and
-    dtypes alone, so that the caller can plan chunks. "all" saves nothing more once the budget is used up. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs (the
-    weights, if the inputs are integers) by one ULP first. `budget`: bytes that may be saved. `modules` maps each
-    module path to its number of calls. PyTorch's fused path for attention is off here, so that single operators show.
+    `select`: the indexes or keys of the events whose outputs are saved, or "all" (which saves no more once the budget
+    is used up); None saves nothing and gives shapes and dtypes alone, so that the caller can plan chunks. `dtype`:
+    "as_is" or "float64". `perturb`: a seed to move the inputs (the weights, if the inputs are integers) by one ULP
+    first. `budget`: bytes that may be saved. `modules` maps each module path to its number of calls. PyTorch's fused
+    path for attention is off here, so that single operators show.
 
     Raises JobFailed when the model fails, or when the selection goes over the budget (`fitted` events did fit, `bytes`
     says where it stopped).
