@@ -69,7 +69,7 @@ def test_a_fixed_value_replaces_the_sample():
 
 
 def test_token_ids_stay_within_the_vocabulary():
-    sample = generated([InputSpec("input_ids", "int64", ("batch", 50))], 11, seed=0)
+    (sample,) = generated([InputSpec("input_ids", "int64", ("batch", 50))], 11, seed=0)
     assert sample["input_ids"].min() >= 0
     assert sample["input_ids"].max() < 11
 
@@ -113,3 +113,12 @@ def test_an_input_that_is_no_argument_is_refused():
 def test_a_wrong_specification_is_the_users_error():
     with pytest.raises(InputError, match="name:dtype"):
         read_specs(["x"])
+
+
+def test_sizes_that_strided_networks_accept_come_after_the_primes():
+    shapes = [
+        s["x"].shape for s in generated([InputSpec("x", "float32", ("batch", 3, "height", "width"))], None, seed=0)
+    ]
+    assert all(size > 1 and all(size % n for n in range(2, size)) for size in shapes[0][2:])
+    assert all(size % 32 == 0 for shape in shapes[1:] for size in shape[2:])
+    assert all(shape[2] != shape[3] for shape in shapes)

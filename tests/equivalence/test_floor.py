@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensoraudit.equivalence.comparison import compare_arrays
 from tensoraudit.equivalence.floor import NoiseFloor, dtype_floor, noise_floor
 from tensoraudit.equivalence.metrics import measure
 
@@ -66,3 +67,12 @@ def test_a_zero_reference_is_marked_as_such() -> None:
 def test_nonfinite_elements_of_the_oracle_do_not_count() -> None:
     floor = _floor(oracle=np.array([np.nan, 2.25, np.inf]))
     assert (floor.reference_error, floor.candidate_error, floor.scale) == (0.25, 0.25, 2.25)
+
+
+def test_tiny_probabilities_are_judged_on_the_scale_of_a_probability() -> None:
+    """Sigmoid of -30: a runtime that is right to one rounding at 1.0 is right, one that is off by ten is not."""
+    truth = np.full((2, 3), 9e-14)
+    reference = truth.astype(np.float32)
+    for error, passes in ((1.1e-7, True), (1.2e-6, False)):
+        found = compare_arrays({"y": reference}, {"y": reference + np.float32(error)}, oracle={"y": truth})
+        assert found.verdict.passes is passes

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tensoraudit.audit.probing import probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.inputs import perturb
@@ -64,7 +66,7 @@ def _run_onnx(audit: Audit) -> Outcome:
             sample.kind,
         )
         for sample in audit.samples
-        for draw in range(PERTURBATIONS if _has_floats(sample) else 0)
+        for draw in range(PERTURBATIONS if _can_move(sample) else 0)
     ]
     base = {**audit.reference.params, "provider": "cpu", "level": "disable"}
     outcome = audit.pool.run(
@@ -84,10 +86,10 @@ def _run_onnx(audit: Audit) -> Outcome:
     return outcome
 
 
-def _has_floats(sample: Sample) -> bool:
-    return any(
-        getattr(array, "dtype", None) is not None and array.dtype.kind == "f" for array in sample.arrays.values()
-    )
+def _can_move(sample: Sample) -> bool:
+    """Whether one ULP of noise changes anything: integers stay, and zeros too, which would give a floor of nothing."""
+    arrays = [array for array in sample.arrays.values() if isinstance(array, np.ndarray) and array.dtype.kind == "f"]
+    return any(array.any() for array in arrays)
 
 
 def usable_samples(audit: Audit) -> list[Sample]:
@@ -111,8 +113,14 @@ def _no_reference(audit: Audit) -> Audit:
     errors = [f"{run.sample}: {run.error}" for run in audit.reference_runs.values() if run.error]
     if not errors:
         return audit
-    reason = f"the reference itself fails on every input set; {errors[0]}"
-    return audit.add(probes=(probe_row("reference.outputs", "pytorch", "cpu", "failed", reason, required=True),))
+    label = audit.reference.label.split("/")[0] if audit.reference else ""
+    who = (
+        "the NumPy evaluator of onnx cannot run this file"
+        if label == "onnx.reference"
+        else "the reference itself fails"
+    )
+    reason = f"{who}, whatever the input set; {errors[0]}"
+    return audit.add(probes=(probe_row("reference.outputs", label, "cpu", "failed", reason, required=True),))
 
 
 def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required: bool) -> Audit:

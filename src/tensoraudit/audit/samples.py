@@ -30,6 +30,8 @@ Dynamic = dict[str, dict[str, str]]
 
 BATCH_SIZES = (1, 2, 5)
 RANDOM_DRAWS = 2
+STRIDED = (64, 224)
+"""Multiples of 32, the stride of most vision backbones."""
 
 
 def name_arrays(
@@ -104,13 +106,19 @@ def base_sizes(sample: Arrays, dynamic: Dynamic) -> dict[str, int]:
     }
 
 
-def generated(specs: Sequence[InputSpec], vocabulary: int | None, seed: int) -> Arrays:
-    """A first sample from a signature alone; token ids stay within the vocabulary, where it is known."""
+def generated(specs: Sequence[InputSpec], vocabulary: int | None, seed: int) -> Iterator[Arrays]:
+    """First samples from a signature alone, to be tried in order; token ids stay within the vocabulary, if it is known.
+
+    Small primes first, because they show most; then sizes that networks with strides accept.
+    """
     bounded = [replace(spec, high=vocabulary) if vocabulary and role_of(spec) == "ids" else spec for spec in specs]
     fixed = [size for spec in specs for size in spec.shape if isinstance(size, int)]
     labels = list(dict.fromkeys(size for spec in specs for size in spec.shape if isinstance(size, str)))
-    drawn: Arrays = generate(bounded, size_plan(labels, fixed)[0], seed)
-    return drawn
+    small = size_plan(labels, fixed)[0]
+    lengths = [label for label in labels if not is_batch(label)]
+    yield generate(bounded, small, seed)
+    for base in STRIDED if lengths else ():
+        yield generate(bounded, {**small, **{label: base + 32 * n for n, label in enumerate(lengths)}}, seed)
 
 
 def changes(sizes: Mapping[str, int], batches: Iterable[str]) -> Iterator[dict[str, int]]:

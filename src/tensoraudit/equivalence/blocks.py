@@ -85,3 +85,8 @@ def largest_magnitude(x: Array) -> float:
         np.abs(p, out=p)
         worst = max(worst, float(p.max(initial=0.0, where=np.isfinite(p))))
     return worst
+
+
+def in_unit_interval(values: Array) -> bool:
+    """Tell whether all values lie in [0, 1], as probabilities do."""
+    return all(bool(((a >= 0) & (a <= 1)).all()) for _, (a,) in blocks(values))

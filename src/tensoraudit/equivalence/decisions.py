@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import BLOCK, Array, blocks
+from tensoraudit.equivalence.blocks import BLOCK, Array, blocks, in_unit_interval
 
 CLEAR_SIGN = 0.01
 
@@ -112,11 +112,7 @@ def _threshold(reference: Array, candidate: Array, tie: float, scale: float) -> 
     single = reference.ndim <= 1 or (reference.ndim <= 3 and reference.shape[-1] == 1)
     if not single:
         return 0.0, max(tie, CLEAR_SIGN * scale)
-    return (0.5, tie) if _in_unit_interval(reference) and _in_unit_interval(candidate) else (0.0, tie)
-
-
-def _in_unit_interval(values: Array) -> bool:
-    return all(bool(((a >= 0) & (a <= 1)).all()) for _, (a,) in blocks(values))
+    return (0.5, tie) if in_unit_interval(reference) and in_unit_interval(candidate) else (0.0, tie)
 
 
 def _side_changes(reference: Array, candidate: Array, threshold: float, margin: float) -> int:

@@ -1,0 +1,47 @@
+"""The public names, and that the Python API and the command line tell the same."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tensoraudit
+from tensoraudit.report.json import without_moving_parts
+
+ROOT = Path(__file__).parents[1]
+MODEL = f"{ROOT / 'fixtures/faults/lost_view_write.py'}:twin"
+VIA = "torch_onnx_torchscript"
+
+
+def test_every_public_name_is_there():
+    assert set(tensoraudit.__all__) == {"Comparison", "__version__", "compare", "compare_arrays", "scan"}
+    assert all(getattr(tensoraudit, name) for name in tensoraudit.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tensoraudit.nothing
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, tensoraudit; print({'numpy', 'typer', 'rich', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.slow
+def test_the_same_scan_gives_the_same_bytes_from_python_and_from_the_command_line():
+    command = [sys.executable, "-m", "tensoraudit", "scan", MODEL, "--via", VIA, "--report", "json"]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+    returned = json.loads(json.dumps(tensoraudit.scan(MODEL, via=VIA)))
+    first, second = (json.dumps(without_moving_parts(each), sort_keys=True) for each in (printed, returned))
+    assert first == second
+
+
+def test_the_readme_names_only_commands_and_files_that_exist():
+    readme = (ROOT / "README.md").read_text()
+    links = [part.split(")")[0] for part in readme.split("](")[1:]]
+    assert links
+    assert all((ROOT / link).exists() for link in links)
