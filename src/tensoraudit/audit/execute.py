@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.probing import probe_row, read_runs, wire
+from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.inputs import perturb
 from tensoraudit.facts import Measurement
@@ -30,8 +31,9 @@ def run_reference(audit: Audit) -> Audit:
     outcome = run(audit)
     result = outcome.result or {}
     framework = audit.reference.label.split("/")[0]
+    runs = {name: _usable(audit, each) for name, each in read_runs(result).items()}
     return audit.add(
-        reference_runs=read_runs(result),
+        reference_runs=runs,
         probes=(probe_row("reference.run", framework, "cpu", outcome, required=True),),
         settings={"reference": result.get("settings", {})},
         measurements=(
@@ -40,6 +42,14 @@ def run_reference(audit: Audit) -> Audit:
         if result
         else (),
     )
+
+
+def _usable(audit: Audit, run: Run) -> Run:
+    """The NumPy evaluator is our witness, not the user's model: where it gives NaN it has nothing to say."""
+    assert audit.pool is not None and audit.reference is not None
+    if audit.reference.job != "onnxruntime.reference" or run.error or not has_nan(audit.pool, run):
+        return run
+    return replace(run, error="the evaluator gives NaN")
 
 
 def _run_pytorch(audit: Audit) -> Outcome:

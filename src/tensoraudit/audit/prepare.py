@@ -10,7 +10,7 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.inputs import load_samples
 from tensoraudit.artifacts.state import require_model
-from tensoraudit.audit.probing import probe_row, read_runs, transfer
+from tensoraudit.audit.probing import has_nan, probe_row, read_runs, transfer
 from tensoraudit.audit.samples import (
     base_sizes,
     batch_labels,
@@ -173,21 +173,22 @@ def choose_samples(audit: Audit) -> Audit:
     implicit = not dynamic and audit.reference.role == "pytorch" and (batch := _implicit_batch(audit, user[0]))
     if implicit:
         dynamic = batch
-    samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user)
+    oracle = audit.reference.role == "pytorch"
+    samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user, edges=oracle)
     return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit))
 
 
 def _first_accepted(audit: Audit, samples: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The first generated sample that the model runs; the first of all when it runs none, so that the error shows."""
-    assert audit.pool is not None and audit.artifact is not None
+    assert audit.pool is not None and audit.reference is not None
     tried = list(samples)
     if len(tried) == 1:
         return tried[0]
     trials = [{"name": str(n), "arrays": transfer(audit.pool, sample)} for n, sample in enumerate(tried)]
-    side = side_of(audit.artifact, audit.options)
+    side = audit.reference
     request = {"inputs": trials, "repeat": 1, "oracle": False, "perturbations": 0}
     runs = read_runs(audit.pool.run(side.role, side.job, {**side.params, **request}).result)
-    accepted = [n for n, run in runs.items() if not run.error]
+    accepted = [n for n, run in runs.items() if not run.error and not has_nan(audit.pool, run)]
     return tried[int(accepted[0])] if accepted else tried[0]
 
 

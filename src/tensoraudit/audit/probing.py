@@ -71,6 +71,12 @@ def _read_run(run: Mapping[str, Any]) -> Run:
     )
 
 
+def has_nan(pool: Pool, run: Run) -> bool:
+    """Tell whether any output of a run holds NaN."""
+    arrays = [pool.get(ref) for ref in run.outputs.values()]
+    return any(bool(np.isnan(array).any()) for array in arrays if array.dtype.kind == "f")
+
+
 def open_arrays(pool: Pool, refs: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Memory-mapped arrays of references; None stays None."""
     return None if refs is None else {name: pool.get(ref) for name, ref in refs.items()}

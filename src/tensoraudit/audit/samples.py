@@ -136,8 +136,13 @@ def batch_labels(dynamic: Dynamic) -> set[str]:
     return {label for label in labels if is_batch(label)} or labels
 
 
-def make_samples(user: Sequence[Arrays], dynamic: Dynamic, seed: int, *, from_user: bool) -> tuple[Sample, ...]:
-    """All input sets of an audit, the user's first."""
+def make_samples(
+    user: Sequence[Arrays], dynamic: Dynamic, seed: int, *, from_user: bool, edges: bool = True
+) -> tuple[Sample, ...]:
+    """All input sets of an audit, the user's first.
+
+    `edges` wants an oracle: zeros and tiny values do not move by one ULP in a way that says how large noise is.
+    """
     first = user[0]
     sizes = base_sizes(first, dynamic)
     own = [
@@ -150,7 +155,12 @@ def make_samples(user: Sequence[Arrays], dynamic: Dynamic, seed: int, *, from_us
         for index, arrays in enumerate(user)
     ]
     start = 0 if from_user else len(own)
-    return (*own, *_random(first, sizes, seed, start), *_sizes(first, dynamic, sizes, seed), *_edges(first, sizes))
+    return (
+        *own,
+        *_random(first, sizes, seed, start),
+        *_sizes(first, dynamic, sizes, seed),
+        *(_edges(first, sizes) if edges else ()),
+    )
 
 
 def _tensors(arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:

@@ -50,9 +50,9 @@ SPACING_AT_ZERO = {
 }
 
 
-PROBABILITY = 0.125
-"""With the noise limit of 8 this excuses one rounding at 1.0: ONNX Runtime's sigmoid is accurate to that absolutely,
-not relatively (measured: off by 1.1e-7 where the true value is 1e-15)."""
+PROBABILITY = 0.25
+"""With the noise limit of 8 this excuses two roundings at 1.0: ONNX Runtime's sigmoid is accurate to that absolutely,
+not relatively (measured: off by up to 1.3e-7 where the true value is 1e-15)."""
 
 
 @dataclass(frozen=True, slots=True)
