@@ -175,3 +175,23 @@ def test_references_are_found_at_any_depth() -> None:
     for _ in range(5000):
         deep = [{"x": deep}]
     assert list(references_in({"a": deep, "b": {"file": "x"}, "c": [GOOD, 1, None]})) == [GOOD, GOOD]
+
+
+def test_a_pack_holds_many_tensors_in_one_file(tmp_path):
+    folder = TensorFolder(tmp_path)
+    folder.pack()
+    arrays = [np.arange(5, dtype=np.int64), np.float32(2.5).reshape(()), np.zeros((0, 3)), np.arange(7, dtype=np.uint8)]
+    references = [folder.put(array) for array in arrays]
+    assert len({reference["file"] for reference in references}) == len(list(tmp_path.iterdir())) == 1
+    for array, reference in zip(arrays, references, strict=True):
+        assert np.array_equal(folder.get(reference), array)
+        assert folder.get(reference).shape == array.shape
+
+
+@pytest.mark.parametrize("offset", [-64, 1 << 40, "0", 0.0, True])
+def test_an_offset_outside_the_pack_is_refused(tmp_path, offset):
+    folder = TensorFolder(tmp_path)
+    folder.pack()
+    reference = {**folder.put(np.arange(5)), "offset": offset}
+    with pytest.raises(TensorReferenceError):
+        folder.get(reference)

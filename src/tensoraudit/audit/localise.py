@@ -28,6 +28,9 @@ CHUNK = 512 << 20
 WIDEST = 8
 """Bytes of an element at most."""
 
+LOOKAHEAD = 8
+"""Pairs whose oracle is fetched together once one of them looks wrong: its neighbours will be asked for next."""
+
 LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"
 
 
@@ -41,6 +44,7 @@ class _Search:
     sample: Sample
     inputs: Mapping[str, Any]
     events: Mapping[int, Mapping[str, Any]]
+    values: dict[str, Any] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
     """Reference values so far, by candidate value name: the feeds for running one operation alone."""
 
@@ -68,9 +72,11 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
     assert audit.pool is not None and audit.reference is not None
     sample = next(each for each in audit.samples if each.name == failing[0].inputs)
     inputs = wire(audit.pool, sample)
-    listing = audit.pool.submit("onnxruntime", "onnxruntime.values", dict(candidate.params))
     request = {**audit.reference.params, "inputs": inputs, "select": "all", "budget": CHUNK}
-    traced, listed = audit.pool.run("pytorch", "pytorch.trace", request), listing.result()
+    tracing = audit.pool.submit("pytorch", "pytorch.trace", request)
+    listed = audit.pool.run("onnxruntime", "onnxruntime.values", dict(candidate.params))
+    early = _values_of_all(audit.pool, candidate, inputs, listed)
+    traced = tracing.result()
     for framework, outcome in (("pytorch", traced), ("onnxruntime", listed)):
         if outcome.result is None:
             return audit.add(probes=(probe_row("localise", framework, "cpu", outcome, target=candidate.target),))
@@ -81,6 +87,7 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
         return audit.add(probes=(probe_row("localise", "onnxruntime", "cpu", "unsupported", reason),))
     search = _Search(audit, audit.pool, candidate, sample, inputs, {event["index"]: event for event in events})
     search.known.update({name: ref for name, ref in inputs["arrays"].items() if "file" in ref})
+    search.values.update(early)
     divergence = first_divergence(
         _taps(search, pairs), tolerance=audit.options.tolerance, local=lambda p: _alone(search, p)
     )
@@ -108,23 +115,42 @@ def _chunks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
+def _values_of_all(pool: Pool, candidate: Candidate, inputs: Any, listed: Outcome) -> dict[str, Any]:
+    """All values of a small graph while the reference is still traced; of a large one none, they come in chunks."""
+    names = [value["name"] for value in (listed.result or {}).get("values", ())]
+    if not names:
+        return {}
+    request = {"inputs": inputs, "values": names, "budget": CHUNK, "limit": CHUNK}
+    outcome = pool.run("onnxruntime", "onnxruntime.intermediates", {**candidate.params, **request})
+    return dict((outcome.result or {}).get("values", {}))
+
+
 def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
-    request = {"inputs": search.inputs, "values": [pair.value for pair in pairs], "budget": CHUNK}
-    running = search.pool.submit("onnxruntime", "onnxruntime.intermediates", {**search.candidate.params, **request})
-    reference, oracle = _reference(search, pairs), _trace(search, pairs, dtype="float64")
-    values = (running.result().result or {}).get("values", {})
-    for pair in pairs:
-        if pair.value not in values or pair.event not in reference:
-            continue
-        yield _tap(search, pair, reference[pair.event], values[pair.value], oracle.get(pair.event))
+    reference, values = _reference(search, pairs), _candidate(search, pairs)
+    seen = [pair for pair in pairs if pair.value in values and pair.event in reference]
+    oracle: dict[int, Any] = {}
+    for place, pair in enumerate(seen):
+        truth = partial(_oracle, search, oracle, seen[place : place + LOOKAHEAD])
+        get = search.pool.get
+        yield Tap(pair, partial(get, reference[pair.event]), partial(get, values[pair.value]), truth)
         search.known[pair.value] = reference[pair.event]
-    search.pool.discard([*oracle.values(), *values.values()])
+    search.pool.discard(list(oracle.values()))
 
 
-def _tap(search: _Search, pair: Pair, *refs: Any) -> Tap:
-    reference, candidate, oracle = (None if ref is None else partial(search.pool.get, ref) for ref in refs)
-    assert reference is not None and candidate is not None
-    return Tap(pair, reference, candidate, oracle)
+def _oracle(search: _Search, known: dict[int, Any], pairs: Sequence[Pair]) -> Any:
+    """The double-precision twin of the first pair; asked for only when it looks wrong, and then with its neighbours."""
+    if pairs[0].event not in known:
+        known.update(_trace(search, pairs, dtype="float64"))
+    return search.pool.get(known[pairs[0].event])
+
+
+def _candidate(search: _Search, pairs: Sequence[Pair]) -> dict[str, Any]:
+    wanted = [pair.value for pair in pairs]
+    if all(name in search.values for name in wanted):
+        return search.values
+    request = {"inputs": search.inputs, "values": wanted, "budget": CHUNK}
+    outcome = search.pool.run("onnxruntime", "onnxruntime.intermediates", {**search.candidate.params, **request})
+    return dict((outcome.result or {}).get("values", {}))
 
 
 def _reference(search: _Search, pairs: Sequence[Pair]) -> dict[int, Any]:

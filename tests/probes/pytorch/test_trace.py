@@ -137,3 +137,24 @@ def test_an_exported_program_knows_modules_and_lines(job, file_spec, tmp_path, s
     ]
     assert [event["key"] for event in double] == [event["key"] for event in result["events"]]
     assert double[-1]["outputs"][0]["dtype"] == "float64"
+
+
+def test_the_run_ends_when_all_selected_events_are_saved(trace):
+    assert len(trace("Branches", select=[3])["events"]) == 4
+    assert len(trace("Branches", select=[3, 9])["events"]) == 10
+
+
+def test_all_values_share_one_file_and_a_module_the_value_of_its_last_operator(trace, session):
+    events = trace("Branches", select="all")["events"]
+    kept = [event["outputs"][0] for event in events]
+    assert len({each["file"] for each in kept}) == 1
+    assert kept[3] == kept[4] == kept[5]  # relu, body.1, body
+    assert kept[9]["offset"] != kept[3]["offset"]
+    first, second = (np.array(session.get(kept[index])) for index in (3, 9))
+    assert not np.array_equal(first, second)
+
+
+def test_all_values_up_to_the_budget(trace):
+    events = trace("Branches", select="all", budget=30)["events"]
+    assert len(events) == 14
+    assert ["file" in event["outputs"][0] for event in events].count(True) < 14

@@ -42,6 +42,8 @@ def intermediates(params: dict[str, Any], session: Session) -> dict[str, Any]:
     feeds, shapes, notes = _feeds(opened, params["inputs"], session)
     sizes = _sizes(model, shapes)
     budget = int(params.get("budget") or DEFAULT_BUDGET)
+    if sum(sizes.get(name, _guess(wanted, sizes, budget)) for name in wanted) > params.get("limit", math.inf):
+        return {"values": {}, "level": LEVEL, "chunks": 0, "unsupported": {}, "settings": opened.settings, **notes}
     refs: dict[str, Any] = {}
     unsupported: dict[str, str] = {}
     chunks = list(_chunks(wanted, sizes, budget))

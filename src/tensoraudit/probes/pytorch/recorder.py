@@ -24,6 +24,10 @@ _QUIET = frozenset({"aten._assert_tensor_metadata.default", "aten.detach.default
 """Operators without a result of their own: they would only make two traces harder to align."""
 
 
+class EnoughError(BaseException):
+    """All that was asked for has been seen; no `except Exception` of the model's own may stop it."""
+
+
 class Recorder(EagerMode):
     """Collect events.
 
@@ -31,11 +35,12 @@ class Recorder(EagerMode):
     from 0, `key` (module, call, operator, how many of these before it in that call) stays the same in a trace of the
     same model in another precision, where casts may come and go. When a module ends, an event {"op": "module"} with
     its outputs follows. `outputs` has an entry per result: {"dtype", "shape"} and, if kept, the reference's fields;
-    None for what is no tensor.
+    None for what is no tensor. When `enough` says so after an event, the run ends with EnoughError.
     """
 
-    def __init__(self, keep: Keep) -> None:
+    def __init__(self, keep: Keep, enough: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
+        self._enough = enough
         self.events: list[Event] = []
         self._keep = keep
         self._stack: list[tuple[str, int]] = [("", 0)]
@@ -63,6 +68,8 @@ class Recorder(EagerMode):
         self._seen[prefix] += 1
         event["outputs"] = [self._output(event, each) for each in results]
         self.events.append(event)
+        if self._enough():
+            raise EnoughError
 
     def _output(self, event: Event, value: Any) -> dict[str, Any] | None:
         if not isinstance(value, torch.Tensor):

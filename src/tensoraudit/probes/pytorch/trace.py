@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from tensoraudit.probes.pytorch.forward import forward_error
 from tensoraudit.probes.pytorch.model import Model, open_model, read_input
 from tensoraudit.probes.pytorch.perturbation import perturb_leaves, perturb_module
 from tensoraudit.probes.pytorch.precision import DoublePrecision, to_double
-from tensoraudit.probes.pytorch.recorder import Event, Recorder
+from tensoraudit.probes.pytorch.recorder import EnoughError, Event, Recorder
 from tensoraudit.probes.pytorch.run import widened
 from tensoraudit.probes.pytorch.tensors import put
 
@@ -29,7 +29,8 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     is used up); None saves nothing and gives shapes and dtypes alone, so that the caller can plan chunks. `dtype`:
     "as_is" or "float64". `perturb`: a seed to move the inputs (the weights, if the inputs are integers) by one ULP
     first. `budget`: bytes that may be saved. `modules` maps each module path to its number of calls. PyTorch's fused
-    path for attention is off here, so that single operators show.
+    path for attention is off here, so that single operators show. The run ends, and `events` with it, when all of a
+    list of events is saved.
 
     Raises JobFailed when the model fails, or when the selection goes over the budget (`fitted` events did fit, `bytes`
     says where it stopped).
@@ -39,7 +40,7 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     with pinned(device.type) as settings, _single_operators():
         model = open_model(session, params["model"])
         store = _Store(session, params.get("select"), int(params.get("budget") or DEFAULT_BUDGET))
-        recorder = Recorder(store.keep)
+        recorder = Recorder(store.keep, store.complete)
         double = DoublePrecision() if params.get("dtype", "as_is") == "float64" else None
         module, leaves = _prepare(model, read_input(session, params["inputs"]), params, device)
         seed_everything(int(params.get("seed", 0)))
@@ -93,10 +94,11 @@ def _record(
         if double is not None:
             modes.enter_context(double)
         modes.enter_context(recorder)  # the inner mode sees an operator first, and its widened result
-        if model.loaded.program is not None and isinstance(module, torch.fx.GraphModule):
-            recorder.interpret(module, call.args, call.kwargs)
-        else:
-            module(*call.args, **call.kwargs)
+        with suppress(EnoughError):
+            if model.loaded.program is not None and isinstance(module, torch.fx.GraphModule):
+                recorder.interpret(module, call.args, call.kwargs)
+            else:
+                module(*call.args, **call.kwargs)
 
 
 class _OverBudget(JobFailed):
@@ -140,6 +142,10 @@ class _Store:
         self._saved.append(reference)
         self._events.add(event["index"])
         return reference
+
+    def complete(self) -> bool:
+        """Tell whether every event of a list is saved."""
+        return bool(self._select) and len(self._events) == len(self._select)
 
     def discard(self) -> None:
         """Delete what was saved."""
