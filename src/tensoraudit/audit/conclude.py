@@ -26,7 +26,7 @@ from tensoraudit.language.load import load_rules, rules_folder
 from tensoraudit.version import __version__
 
 SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "python": ""}
-TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime"}
+TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime", "pytorch": "pytorch", "python": ""}
 """The runtime that rules name for a target of the command line."""
 
 SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "function", "package", "variable"})

@@ -155,7 +155,7 @@ def _given_candidate(audit: Audit) -> Audit:
         return audit
     side = side_of(artifact, audit.options)
     role = "pytorch:target" if side.role == "pytorch" else side.role
-    candidate = Candidate("candidate", role, side.params, "onnx", True, artifact.path)
+    candidate = Candidate("candidate", role, side.params, artifact.framework, True, artifact.path)
     return audit.add(candidates=(candidate,))
 
 

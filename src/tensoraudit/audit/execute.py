@@ -171,11 +171,26 @@ def _label(candidate: Candidate, device: str) -> str:
 
 def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
-    samples = [wire(audit.pool, sample) for sample in usable_samples(audit)]
     job = JOBS[candidate.framework]
+    names = _arguments(audit, candidate) if job == "pytorch.run" else []
+    samples = [_renamed(wire(audit.pool, sample), names) for sample in usable_samples(audit)]
     return audit.pool.run(
         candidate.framework, job, {**candidate.params, **_device(job, device), "inputs": samples, "repeat": 2}
     )
+
+
+def _arguments(audit: Audit, candidate: Candidate) -> list[str]:
+    assert audit.pool is not None
+    outcome = audit.pool.run(candidate.framework, "pytorch.describe", dict(candidate.params))
+    return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
+
+
+def _renamed(sample: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Two modules may call one argument differently: by name where all fit, else by position."""
+    arrays: dict[str, Any] = sample["arrays"]
+    if not names or all(name.split(".")[0] in names for name in arrays) or len(arrays) > len(names):
+        return sample
+    return {**sample, "arrays": dict(zip(names, arrays.values(), strict=False))}
 
 
 JOBS: Mapping[str, str] = {
@@ -196,9 +211,11 @@ def _device(job: str, device: str) -> dict[str, Any]:
 def _run_cuda(audit: Audit, candidate: Candidate) -> Audit:
     """CUDA where present. Absent, it is `missing` with the reason; required only when the user asked for it."""
     required = "cuda" in PROVIDERS[audit.options.device]
-    devices = _devices(audit, candidate.framework)
-    if "cuda" not in devices:
-        reason = f"no CUDA device is active in the {candidate.framework} worker"
+    assert audit.pool is not None
+    hello = audit.pool.hello(candidate.framework).result or {}
+    if "cuda" not in [device["kind"] for device in hello.get("devices", ())]:
+        default = f"no CUDA device is active in the {candidate.framework} worker"
+        reason = hello.get("inactive", {}).get("cuda", default)
         row = probe_row(
             f"run.{candidate.name}",
             _label(candidate, "cuda"),
@@ -210,12 +227,6 @@ def _run_cuda(audit: Audit, candidate: Candidate) -> Audit:
         )
         return audit.add(probes=(row,))
     return _run_candidate(audit, candidate, "cuda", required=required)
-
-
-def _devices(audit: Audit, role: str) -> Sequence[str]:
-    assert audit.pool is not None
-    hello = audit.pool.hello(role).result or {}
-    return [device["kind"] for device in hello.get("devices", ())]
 
 
 def _level_runs(sample: str, level: Mapping[str, Any]) -> dict[str, Run]:

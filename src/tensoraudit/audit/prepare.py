@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ def identify_artifacts(audit: Audit) -> Audit:
     artifact = identify(audit.spec)
     require_model(artifact, audit.options.model, audit.options.trust)
     against = identify(audit.against) if audit.against else None
-    if against is not None:
-        require_model(against, audit.options.model, audit.options.trust)
-    return audit.add(artifact=artifact, candidate_artifact=against)
+    if against is None:
+        return audit.add(artifact=artifact)
+    require_model(against, audit.options.model, audit.options.trust)
+    options = replace(audit.options, target=(against.framework,))
+    return replace(audit, options=options).add(artifact=artifact, candidate_artifact=against)
 
 
 def identify_sources(audit: Audit) -> Audit:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def make_samples(
         Sample(
             f"{'sample' if from_user else 'random'}-{index}",
             arrays,
-            "user" if from_user else "random",
+            _kind(from_user, base_sizes(arrays, dynamic), sizes),
             base_sizes(arrays, dynamic),
         )
         for index, arrays in enumerate(user)
@@ -161,6 +161,13 @@ def make_samples(
         *_sizes(first, dynamic, sizes, seed),
         *(_edges(first, sizes) if edges else ()),
     )
+
+
+def _kind(from_user: bool, own: dict[str, int], first: dict[str, int]) -> Literal["user", "random", "size"]:
+    """A further sample of other sizes is a test of sizes, whoever gave it."""
+    if own != first:
+        return "size"
+    return "user" if from_user else "random"
 
 
 def _tensors(arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
