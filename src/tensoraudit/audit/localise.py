@@ -28,7 +28,7 @@ CHUNK = 512 << 20
 WIDEST = 8
 """Bytes of an element at most."""
 
-LOOKAHEAD = 8
+LOOKAHEAD = 4
 """Pairs whose oracle is fetched together once one of them looks wrong: its neighbours will be asked for next."""
 
 LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"

@@ -7,10 +7,10 @@ import numpy as np
 from tensoraudit.equivalence.blocks import Array, largest_difference, largest_magnitude
 from tensoraudit.equivalence.floor import EPS, dtype_floor
 
-SURE = {"float16": 1.0}
+SURE = {"float32": 6.0, "float16": 1.0}
 """Dtype floors that are noise whatever the oracle says, by dtype; 2 elsewhere. Every floor is at least one of them, the
-candidate is at most this far from the reference, and that at most one floor from the oracle: the sum must stay within
-the noise limit."""
+candidate is at most this far from the reference, and that at most one floor from the oracle: the sum stays within the
+calibrated noise limit (8 and 2)."""
 
 
 def surely_agrees(reference: Array, candidate: Array) -> bool:
