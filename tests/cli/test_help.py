@@ -19,7 +19,7 @@ sys.stderr.write("loaded:" + ",".join(sorted(loaded)))
 
 def test_the_constant_help_names_every_command():
     names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
-    assert names == {"scan", "compare", "lint", "doctor", "rules"}
+    assert names == {"scan", "compare", "lint", "doctor", "rules", "baseline"}
     assert all(f"  {name} " in HELP for name in names)
 
 

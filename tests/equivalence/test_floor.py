@@ -69,6 +69,13 @@ def test_nonfinite_elements_of_the_oracle_do_not_count() -> None:
     assert (floor.reference_error, floor.candidate_error, floor.scale) == (0.25, 0.25, 2.25)
 
 
+def test_rows_of_a_softmax_are_judged_on_their_own_scale() -> None:
+    truth = np.full((2, 4096), 1 / 4096)
+    reference = truth.astype(np.float32)
+    shift = np.float32(1e-7) * np.where(np.arange(4096) % 2, 1, -1).astype(np.float32)
+    assert not compare_arrays({"y": reference}, {"y": reference + shift}, oracle={"y": truth}).verdict.passes
+
+
 def test_tiny_probabilities_are_judged_on_the_scale_of_a_probability() -> None:
     """Sigmoid of -30: a runtime that is right to one rounding at 1.0 is right, one that is off by ten is not."""
     truth = np.full((2, 3), 9e-14)

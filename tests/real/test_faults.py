@@ -22,6 +22,7 @@ SCANS = {
     "random_op": (None, {"unverified"}, {"ONX-041", "EQV-006"}),
     # The first call of either side agrees; what is lost is the second.
     "counter_state": (None, {"identical", "break", "drift"}, {"ONX-014", "EQV-009"}),
+    "data_write": ("torch_onnx_torchscript", {"break", "drift"}, {"EQV-001", "EQV-002"}),
 }
 COMPARISONS = {
     "gelu_variant": {"drift", "break"},
@@ -113,3 +114,14 @@ def test_the_right_candidate_is_clean(name, root, exported):
     ]
     assert not serious(report), serious(report)
     assert report["exit_code"] == 0
+
+
+def test_an_exporter_that_dies_is_reported_and_the_audit_goes_on(root):
+    """torch 2.13 ends with a segmentation fault when its dynamo exporter meets a write through `.data`."""
+    report = tensoraudit.scan(root / "fixtures/faults/data_write.py:faulty")
+    status = {conversion["route"]: conversion["status"] for conversion in report["conversions"]}
+    assert status["torch_onnx_torchscript"] == "ok"
+    if status["torch_onnx_dynamo"] != "ok":  # a later torch may mend it
+        assert status["torch_onnx_dynamo"] in {"crashed", "failed"}
+    assert {"break", "drift"} & shipped_verdicts(report)
+    assert report["exit_code"] == 1

@@ -116,7 +116,15 @@ def run_candidates(audit: Audit) -> Audit:
         audit = _run_candidate(audit, candidate, "cpu", required=candidate.ships)
         if candidate.ships:
             audit = _run_cuda(_run_levels(audit, candidate), candidate)
-    return audit
+    return _run_reference_on_cuda(audit)
+
+
+def _run_reference_on_cuda(audit: Audit) -> Audit:
+    """The reference itself on the other device, judged like a candidate: what differs there no conversion did."""
+    if audit.reference is None or audit.reference.role != "pytorch":
+        return audit
+    twin = Candidate("reference", "pytorch", audit.reference.params, audit.options.target[0], ships=False)
+    return _run_cuda(audit, twin).add(candidates=(twin,))
 
 
 def _no_reference(audit: Audit) -> Audit:

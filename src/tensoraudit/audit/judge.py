@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,17 +134,28 @@ def _size_verdict(candidate: Candidate, sample: Sample, comparison: Comparison) 
 def _output_measurements(
     audit: Audit, candidate: Candidate, compared: list[tuple[Sample, Comparison]]
 ) -> Iterator[Measurement]:
-    """One set of measurements per output: those of the input set on which it came out worst."""
+    """One set of measurements per output: those of the input set on which it came out worst.
+
+    Edge inputs speak for themselves, and only where they come out worse than every ordinary one: a fault that only they
+    show is another fault.
+    """
+    ordinary = _worst((sample, c) for sample, c in compared if sample.kind != "edge")
+    edges = _worst((sample, c) for sample, c in compared if sample.kind == "edge")
+    worse = {n: e for n, e in edges.items() if n not in ordinary or e[1].verdict.rank > ordinary[n][1].verdict.rank}
+    for name, (sample, output) in (*ordinary.items(), *worse.items()):
+        nans = _count_nans(audit, candidate, sample.name, output)
+        for metric, value in _quantities(sample, output, nans).items():
+            if value is not None:
+                yield _measure(metric, name, value, candidate, f"{sample.name}: {output.reason}")
+
+
+def _worst(compared: Iterable[tuple[Sample, Comparison]]) -> dict[str, tuple[Sample, TensorComparison]]:
     worst: dict[str, tuple[Sample, TensorComparison]] = {}
     for sample, comparison in compared:
         for output in comparison.outputs:
             if output.name not in worst or _badness(output) > _badness(worst[output.name][1]):
                 worst[output.name] = (sample, output)
-    for name, (sample, output) in worst.items():
-        nans = _count_nans(audit, candidate, sample.name, output)
-        for metric, value in _quantities(sample, output, nans).items():
-            if value is not None:
-                yield _measure(metric, name, value, candidate, f"{sample.name}: {output.reason}")
+    return worst
 
 
 def _count_nans(audit: Audit, candidate: Candidate, sample: str, output: TensorComparison) -> tuple[int, int]:

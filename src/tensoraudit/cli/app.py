@@ -8,7 +8,7 @@ from types import FrameType
 
 import typer
 
-from tensoraudit.cli import compare, doctor, lint, rules, scan
+from tensoraudit.cli import baseline, compare, doctor, lint, rules, scan
 from tensoraudit.errors import UserError
 
 OK, FINDINGS, USER, CANNOT_TELL, INTERNAL = range(5)
@@ -26,6 +26,7 @@ app.command("compare")(compare.compare)
 app.command("lint")(lint.lint)
 app.command("doctor")(doctor.doctor)
 app.add_typer(rules.app, name="rules")
+app.add_typer(baseline.app, name="baseline")
 
 
 def run(arguments: list[str]) -> int:

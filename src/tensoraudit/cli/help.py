@@ -13,6 +13,7 @@ Commands:
   compare REFERENCE CANDIDATE    two artifacts that should be the same model
   lint PATH...                   rules over source code only, no framework needed
   rules list | show ID | test    the rules, their pages, and their examples
+  baseline write REPORT.json     known findings, which do not fail the gate
   doctor                         versions, devices, what each probe can do here, and why not
 
 Artifacts: .pt/.pth (TorchScript, state_dict, pickled module), .pt2, .onnx, model.py:factory, package.module:name.

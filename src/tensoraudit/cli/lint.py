@@ -14,8 +14,10 @@ def lint(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Python files or folders.")],
     report: a.Report = None,
     fail_on: a.FailOn = None,
+    baseline: a.Baseline = None,
     quiet: a.Quiet = None,
     color: a.Color = None,
 ) -> int:
     """Match the rules that speak of source code; no framework is imported."""
-    return audit_source(paths, {"report": report, "fail_on": fail_on, "quiet": quiet, "color": color})
+    given = {"report": report, "fail_on": fail_on, "baseline": baseline, "quiet": quiet, "color": color}
+    return audit_source(paths, given)

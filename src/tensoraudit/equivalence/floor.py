@@ -15,7 +15,8 @@ either side of a difference do not count here; structural rule 1 judges them.
 The dtype floor keeps a floor that was measured as zero (data movement, a saturated output) from making one rounding an
 infinite ratio. It is never less than the spacing of the numbers at zero. A tensor that is zero all over has no scale of
 its own and is judged on the scale of 1 (structural rule 7). float32 values that lie in [0, 1] on both sides are judged
-on the scale `PROBABILITY` at least, however small the largest one is on this input.
+on the scale `PROBABILITY` at least, however small the largest one is on this input; rows that sum to 1 are not, since
+softmax is accurate relatively.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from tensoraudit.equivalence.blocks import Array, in_unit_interval, largest_difference, largest_magnitude
 from tensoraudit.equivalence.metrics import Metrics
@@ -92,6 +95,10 @@ def dtype_floor(dtype: str, scale: float) -> float:
     return max(EPS[dtype] * (scale if scale > 0.0 else 1.0), SPACING_AT_ZERO[dtype])
 
 
+def _is_softmax(values: Array) -> bool:
+    return values.ndim > 0 and bool(np.all(np.abs(values.sum(axis=-1, dtype=np.float64) - 1.0) < 1e-3))
+
+
 def noise_floor(
     reference: Array,
     candidate: Array,
@@ -105,7 +112,7 @@ def noise_floor(
     draws = [largest_difference(draw, reference) for draw in perturbed]
     sensitivity, zero = max(draws, default=None), metrics.reference_max == 0.0
     scale = metrics.reference_max if oracle is None else largest_magnitude(oracle)
-    small = dtype == "float32" and 0.0 < scale < PROBABILITY
+    small = dtype == "float32" and 0.0 < scale < PROBABILITY and not _is_softmax(reference)
     unit = small and in_unit_interval(reference) and in_unit_interval(candidate)
     rounding = dtype_floor(dtype, PROBABILITY if unit else scale)
     if oracle is None:
