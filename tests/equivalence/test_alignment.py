@@ -133,3 +133,27 @@ def test_a_pair_knows_which_pairs_read_it() -> None:
         value("z", "m", 3, inputs=("x", "y")),
     ]
     assert {pair.value: pair.feeds for pair in align(events, values)} == {"x": ("y", "z"), "y": ("z",), "z": ()}
+
+
+def test_a_batch_norm_that_was_folded_into_the_convolution_is_paired_with_it() -> None:
+    shape = {"shape": [2, 7, 9, 11], "dtype": "float32"}
+
+    def event(index: int, op: str, module: str) -> dict[str, object]:
+        return {"index": index, "op": op, "module": module, "call": 0, "source": None, "outputs": [shape]}
+
+    def value(name: str, module: str) -> dict[str, object]:
+        return {"name": name, "node": name, "op": "Conv", "module": module, "call": 0, "source": None, **shape}
+
+    events = [
+        event(0, "aten.convolution.default", "0"),
+        event(1, "module", "0"),
+        {**event(2, "aten.empty.memory_format", "1"), "outputs": [{"shape": [0], "dtype": "uint8"}]},
+        event(3, "aten.native_batch_norm.default", "1"),
+        event(4, "module", "1"),
+        event(5, "aten.relu.default", "2"),
+        event(6, "module", "2"),
+    ]
+    folded = align(events, [value("/0/Conv", "0"), value("/2/Relu", "2")])
+    assert [(pair.value, pair.module) for pair in folded] == [("/0/Conv", "1"), ("/2/Relu", "2")]
+    whole = align(events, [value("/0/Conv", "0"), value("/1/BN", "1"), value("/2/Relu", "2")])
+    assert [(pair.value, pair.module) for pair in whole] == [("/0/Conv", "0"), ("/1/BN", "1"), ("/2/Relu", "2")]

@@ -86,7 +86,7 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
         reason = "no place of the candidate carries a module path or source line of the reference"
         return audit.add(probes=(probe_row("localise", "onnxruntime", "cpu", "unsupported", reason),))
     search = _Search(audit, audit.pool, candidate, sample, inputs, {event["index"]: event for event in events})
-    search.known.update({name: ref for name, ref in inputs["arrays"].items() if "file" in ref})
+    search.known.update(_graph_feeds(inputs["arrays"], (listed.result or {}).get("inputs", ())))
     search.values.update(early)
     divergence = first_divergence(
         _taps(search, pairs), tolerance=audit.options.tolerance, local=lambda p: _alone(search, p)
@@ -94,6 +94,13 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
     row = probe_row("localise", "onnxruntime", "cpu", Outcome("ok"), target=candidate.target)
     audit = audit.add(probes=(row,))
     return audit if divergence is None else _record(audit, search, divergence)
+
+
+def _graph_feeds(arrays: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The sample under the graph's own input names: by name where they fit, else by position."""
+    if not set(names) <= arrays.keys():
+        arrays = dict(zip(names, arrays.values(), strict=False))
+    return {name: ref for name, ref in arrays.items() if "file" in ref}
 
 
 def _taps(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
@@ -132,8 +139,8 @@ def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
     for place, pair in enumerate(seen):
         truth = partial(_oracle, search, oracle, seen[place : place + LOOKAHEAD])
         get = search.pool.get
-        yield Tap(pair, partial(get, reference[pair.event]), partial(get, values[pair.value]), truth)
         search.known[pair.value] = reference[pair.event]
+        yield Tap(pair, partial(get, reference[pair.event]), partial(get, values[pair.value]), truth)
     search.pool.discard(list(oracle.values()))
 
 
@@ -185,7 +192,8 @@ def _alone(search: _Search, pair: Pair, save: str | None = None) -> Any:
 
 def _cut(search: _Search, pair: Pair, save: str | None) -> dict[str, Any]:
     feeds = {name: ref for name, ref in search.known.items() if name != pair.value}
-    return {**search.candidate.params, "feeds": feeds, "outputs": [pair.value], "save": save}
+    expected = {pair.value: search.known[pair.value]}
+    return {**search.candidate.params, "feeds": feeds, "outputs": [pair.value], "save": save, "expected": expected}
 
 
 def _record(audit: Audit, search: _Search, divergence: Divergence) -> Audit:

@@ -173,7 +173,8 @@ def choose_samples(audit: Audit) -> Audit:
     vocabulary = max(audit.description.get("embedding_sizes", {}).values(), default=None)
     user = user or [_first_accepted(audit, generated(specs, vocabulary, audit.options.seed))]
     dynamic = dynamic_dims(user, specs, audit.description["dynamic"])
-    implicit = not dynamic and audit.reference.role == "pytorch" and (batch := _implicit_batch(audit, user[0]))
+    asked = not dynamic and audit.reference.role == "pytorch" and _may_vary(audit.candidate_artifact)
+    implicit = asked and (batch := _implicit_batch(audit, user[0]))
     if implicit:
         dynamic = batch
     oracle = audit.reference.role == "pytorch"
@@ -237,6 +238,14 @@ def check_names(specs: Sequence[InputSpec], arguments: Sequence[Mapping[str, Any
             where="--input",
             remedy=f"Its arguments are {', '.join(sorted(names))}.",
         )
+
+
+def _may_vary(candidate: Artifact | None) -> bool:
+    """Whether a given candidate takes other batch sizes at all; a file with fixed sizes was made so on purpose."""
+    if candidate is None or candidate.framework != "onnx" or candidate.path is None:
+        return True
+    shapes = [value.shape for value in graph_inputs(candidate.path)]
+    return any(isinstance(shape, Unknown) or (shape and not isinstance(shape[0], int)) for shape in shapes)
 
 
 def _implicit_batch(audit: Audit, sample: Mapping[str, Any]) -> dict[str, dict[str, str]]:

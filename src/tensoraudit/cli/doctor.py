@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tensoraudit.audit.doctor import Check, examine
@@ -39,5 +40,5 @@ def _print(checks: list[Check]) -> None:
         table.add_column(column, overflow="fold")
     for check in checks:
         style = "green" if check.status == "ok" else "yellow" if check.name.endswith(OPTIONAL) else "red"
-        table.add_row(check.name, f"[{style}]{check.status}[/]", check.detail)
+        table.add_row(check.name, f"[{style}]{check.status}[/]", escape(check.detail))
     Console().print(table)

@@ -14,14 +14,16 @@ Pure logic over plain dictionaries; knows neither torch nor ONNX, and looks at n
    are paired.
 3. Of two runs, the last tensors of equal shape are a pair.
 4. Where one side has no line (an exporter that was not verbose), the module path alone is used.
+5. A batch normalisation that the candidate lacks was folded into the convolution before it: it is their common result
+   that both sides hold.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import PurePath
 from typing import Any
 
@@ -75,9 +77,33 @@ def align(events: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any
     reference = [tensor if tensor.place[0] in counted else _at(tensor, call=0) for tensor in reference]
     ours, theirs = _runs(reference), _runs(candidate)
     pairs = [pair for place in ours.keys() & theirs.keys() for pair in _pair_place(ours[place], theirs[place])]
+    pairs = _with_folded(pairs, reference, theirs.keys())
     feeds = _feeds({pair.value for pair in pairs}, listed)
     pairs = [replace(pair, feeds=feeds[pair.value]) for pair in pairs]
     return tuple(sorted(pairs, key=lambda pair: (pair.event, pair.output)))
+
+
+def _with_folded(pairs: Sequence[Pair], reference: Sequence[_Tensor], present: Collection[Place]) -> list[Pair]:
+    """Rule 5: move a pair on to the normalisation after it, if the candidate has none there."""
+    position = {(tensor.order, tensor.output): at for at, tensor in enumerate(reference)}
+    return [_moved(pair, reference[position[pair.event, pair.output] + 1 :], present) for pair in pairs]
+
+
+def _moved(pair: Pair, later: Sequence[_Tensor], present: Collection[Place]) -> Pair:
+    place = next((tensor.place for tensor in later if tensor.op != "module"), None)
+    run = takewhile(lambda tensor: tensor.place == place or tensor.op == "module", later)
+    following = next((tensor for tensor in run if "batch_norm" in tensor.op and tensor.shape == pair.shape), None)
+    if following is None or place in present:
+        return pair
+    return replace(
+        pair,
+        event=following.order,
+        output=following.output,
+        reference_op=f"{pair.reference_op} and {following.op}",
+        module=following.place[0],
+        path=following.source_path or pair.path,
+        line=following.place[3] or pair.line,
+    )
 
 
 def _feeds(paired: set[str], values: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
