@@ -6,6 +6,7 @@ The candidate is a copy of the right export in which one Conv weight is scaled b
 
 import time
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 
 from tensoraudit.audit import localise as step
@@ -18,7 +19,7 @@ from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
 
 HERE = Path(__file__).resolve().parent
-REPEATS = 5
+REPEATS = 11
 LIMIT = 3.0
 
 
@@ -42,13 +43,15 @@ def make_candidate(pool, reference, sample):
     return spoiled, conv.name, len(model.graph.node)
 
 
-def best(action):
-    times = []
+def alternate(*actions):
+    """Median seconds of each action; they take turns, so that a busy moment hits all of them."""
+    times = [[] for _ in actions]
     for _ in range(REPEATS):
-        clock = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - clock)
-    return min(times)
+        for taken, action in zip(times, actions, strict=True):
+            clock = time.perf_counter()
+            action()
+            taken.append(time.perf_counter() - clock)
+    return [median(taken[1:]) for taken in times]
 
 
 def plain(pool, reference, candidate, wire):
@@ -84,8 +87,7 @@ def main():
         def localise():
             found.audit = step.localise(audit)
 
-        base = best(lambda: plain(pool, audit.reference, candidate, sample))
-        took = best(localise)
+        base, took = alternate(lambda: plain(pool, audit.reference, candidate, sample), localise)
         first = found.audit.divergences["candidate"]
         print(f"  {nodes} nodes, faulty {faulty}, found {first.candidate_node}")
         print(f"  plain run of both sides and a session {base * 1000:7.1f} ms")

@@ -45,3 +45,11 @@ def test_the_readme_names_only_commands_and_files_that_exist():
     links = [part.split(")")[0] for part in readme.split("](")[1:]]
     assert links
     assert all((ROOT / link).exists() for link in links)
+
+
+@pytest.mark.slow
+def test_gradients_that_were_asked_for_and_cannot_be_had_are_no_pass():
+    report = tensoraudit.scan(MODEL, via=VIA, gradients=True)
+    row = next(probe for probe in report["probes"] if probe["name"] == "gradients")
+    assert (row["status"], bool(row["reason"])) == ("unsupported", True)
+    assert (report["grade"]["onnx"], report["exit_code"]) == ("C?", 3)

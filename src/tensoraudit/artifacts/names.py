@@ -84,7 +84,8 @@ def _near(spec: str) -> str | None:
     """Return the path beside the missing one whose name is most like it."""
     path = Path(spec)
     try:
-        names = [entry.name for entry in islice(path.parent.iterdir(), 2_000)]
+        found = (entry.name for entry in path.parent.iterdir())
+        names = list(islice((name for name in found if name[0] != "." or path.name[:1] == "."), 2_000))
     except (OSError, ValueError):
         return None
     close = get_close_matches(path.name, names, n=1)
