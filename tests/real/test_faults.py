@@ -125,3 +125,10 @@ def test_an_exporter_that_dies_is_reported_and_the_audit_goes_on(root):
         assert status["torch_onnx_dynamo"] in {"crashed", "failed"}
     assert {"break", "drift"} & shipped_verdicts(report)
     assert report["exit_code"] == 1
+
+
+def test_a_route_that_refuses_is_no_pass_because_another_one_works(root):
+    """The dynamo exporter stops at a data-dependent branch; the TorchScript one freezes it and goes on."""
+    report = tensoraudit.scan(root / "fixtures/faults/frozen_branch.py:faulty", via="torch_onnx_dynamo")
+    assert "CNV-007" in open_rules(report)
+    assert (report["grade"]["onnx"], report["exit_code"]) == ("F", 1)

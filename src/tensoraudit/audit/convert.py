@@ -36,10 +36,13 @@ def convert(audit: Audit) -> Audit:
     outcomes = {route: _export(audit, route, audit.dynamic) for route in ROUTES}
     audit, outcomes = _with_fixed_batch(audit, outcomes)
     shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), ROUTES[0])
+    status = _status(outcomes, shipping)
+    # What a route refuses is measured, and a finding says so; only where nobody could tell the probe is missing.
+    told = status.value in {"impossible", "refused"}
     for route, outcome in outcomes.items():
-        audit = _record(audit, route, outcome, ships=route == shipping)
+        audit = _record(audit, route, outcome, ships=route == shipping, required=route == shipping and not told)
     ships = Measurement("conversion.route", "model", shipping, probe="pytorch.export", side="target", target="onnx")
-    return audit.add(measurements=(_status(outcomes, shipping), ships))
+    return audit.add(measurements=(status, ships))
 
 
 def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit, dict[str, Outcome]]:
@@ -71,7 +74,7 @@ def _export(audit: Audit, route: str, dynamic: Mapping[str, Any]) -> Outcome:
     return audit.pool.run("pytorch", "pytorch.export", params)
 
 
-def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool) -> Audit:
+def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool, required: bool) -> Audit:
     result, details = outcome.result or {}, (outcome.error or {}).get("details", {})
     conversion = Conversion(
         target="onnx",
@@ -86,7 +89,6 @@ def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool) -> Audit
         else _facts_of(result),
         seconds=outcome.seconds,
     )
-    # A conversion that fails has run and measured something; only one that crashed, hung or is missing could not tell.
     audit = audit.add(
         conversions=(conversion,),
         probes=(
@@ -95,7 +97,7 @@ def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool) -> Audit
                 "pytorch",
                 "cpu",
                 outcome,
-                required=ships and outcome.status != "failed",
+                required=required,
                 target="onnx",
             ),
         ),
@@ -135,13 +137,32 @@ def _listed(value: Any) -> Any:
     return [f"{name}:{axis}={label}" for name, axes in value.items() for axis, label in axes.items()]
 
 
+REFUSED = frozenset({"failed", "unsupported"})
+"""Ends of a conversion that say something of the model; a crash, a time-out or a missing worker does not."""
+
+
+def conversion_status(statuses: Mapping[str, str], shipping: str) -> str:
+    """What the routes' statuses mean for the model.
+
+    | value | when |
+    | --- | --- |
+    | ok, partial | the shipped route works, and so do all others, or not |
+    | impossible | no route works, and at least one refused while no other hung or was missing |
+    | refused | the shipped route refuses, another one works |
+    | unknown | anything else: nobody could tell |
+    """
+    others = {status for route, status in statuses.items() if route != shipping}
+    own = statuses[shipping]
+    if own == "ok":
+        return "ok" if others <= {"ok"} else "partial"
+    if "ok" in others:
+        return "refused" if own in REFUSED else "unknown"
+    seen = {own, *others}
+    return "impossible" if seen <= REFUSED | {"crashed"} and seen & REFUSED else "unknown"
+
+
 def _status(outcomes: Mapping[str, Outcome], shipping: str) -> Measurement:
-    """`impossible` only when every route ran and refused; a crash or time-out leaves it `unknown`."""
-    states = {outcome.status for outcome in outcomes.values()}
-    if outcomes[shipping].status == "ok":
-        value = "ok" if states == {"ok"} else "partial"
-    else:
-        value = "impossible" if states <= {"failed", "unsupported", "crashed"} and "failed" in states else "unknown"
+    value = conversion_status({route: outcome.status for route, outcome in outcomes.items()}, shipping)
     detail = "; ".join(f"{route}: {o.reason or o.status}" for route, o in outcomes.items() if o.status != "ok")
     return Measurement(
         "conversion.status", "model", value, probe="pytorch.export", side="target", target="onnx", detail=detail

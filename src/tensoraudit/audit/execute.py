@@ -11,6 +11,7 @@ import numpy as np
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.inputs import perturb
+from tensoraudit.errors import InputError
 from tensoraudit.facts import Measurement
 from tensoraudit.probes.outcome import Outcome
 
@@ -190,6 +191,8 @@ def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
 def _arguments(audit: Audit, candidate: Candidate) -> list[str]:
     assert audit.pool is not None
     outcome = audit.pool.run(candidate.framework, "pytorch.describe", dict(candidate.params))
+    if outcome.status in {"failed", "unsupported"} and audit.against:
+        raise InputError(outcome.reason, where=audit.against, remedy=(outcome.error or {}).get("remedy", ""))
     return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
@@ -255,5 +258,5 @@ def _run_levels(audit: Audit, candidate: Candidate) -> Audit:
     runs: dict[str, dict[str, Run]] = {
         f"{candidate.name}/level:{name}": _level_runs(first["name"], level) for name, level in levels.items()
     }
-    row = probe_row(f"levels.{candidate.name}", "onnxruntime", "cpu", outcome, target=candidate.target)
+    row = probe_row(f"levels.{candidate.name}", "onnxruntime", "cpu", outcome, required=True, target=candidate.target)
     return audit.add(candidate_runs=runs, probes=(row,))
