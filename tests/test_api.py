@@ -53,3 +53,23 @@ def test_gradients_that_were_asked_for_and_cannot_be_had_are_no_pass():
     row = next(probe for probe in report["probes"] if probe["name"] == "gradients")
     assert (row["status"], bool(row["reason"])) == ("unsupported", True)
     assert (report["grade"]["onnx"], report["exit_code"]) == ("C?", 3)
+
+
+@pytest.mark.slow
+def test_an_input_of_the_user_that_the_reference_refuses_is_no_pass(tmp_path):
+    """The twin adds a vector of 7 to its input: an array of 5 columns cannot be judged, whatever the others say."""
+    import numpy as np
+
+    for name, columns in (("right", 7), ("wrong", 5)):
+        np.savez(tmp_path / f"{name}.npz", x=np.ones((3, columns), np.float32))
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import torch\nclass Add(torch.nn.Module):\n    def forward(self, x):\n        return x + torch.arange(7.0)\n"
+        "def make():\n    return Add().eval()\n"
+    )
+    files = [str(tmp_path / "right.npz"), str(tmp_path / "wrong.npz")]
+    report = tensoraudit.scan(f"{model}:make", inputs=files, via=VIA)
+    refused = [probe["name"] for probe in report["probes"] if probe["required"] and probe["status"] == "failed"]
+    assert refused == ["reference.sample-1"]
+    assert report["exit_code"] in {1, 3}
+    assert report["grade"]["onnx"].endswith("?")

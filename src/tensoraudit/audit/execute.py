@@ -18,6 +18,9 @@ from tensoraudit.probes.outcome import Outcome
 PERTURBATIONS = 3
 """Draws of one-ULP input noise, as the comparator's contract asks."""
 
+OWN_SAMPLE = "sample-"
+"""Input sets that the user gave: one that the reference refuses was asked for and could not be judged."""
+
 LEVELS = ("basic", "extended", "all")
 PROVIDERS: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu",), "cuda": ("cpu", "cuda"), "all": ("cpu", "cuda")}
 """The CPU always runs: it is where the oracle and the floor come from."""
@@ -35,7 +38,14 @@ def run_reference(audit: Audit) -> Audit:
     runs = {name: _usable(audit, each) for name, each in read_runs(result).items()}
     return audit.add(
         reference_runs=runs,
-        probes=(probe_row("reference.run", framework, "cpu", outcome, required=True),),
+        probes=(
+            probe_row("reference.run", framework, "cpu", outcome, required=True),
+            *(
+                probe_row(f"reference.{name}", framework, "cpu", "failed", run.error, required=True)
+                for name, run in runs.items()
+                if run.error and name.startswith(OWN_SAMPLE)
+            ),
+        ),
         settings={"reference": result.get("settings", {})},
         measurements=(
             Measurement("reference.state_changed", "model", result.get("state_changed", []), probe="pytorch.run"),
