@@ -4,7 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup.py", "compare_tensors.py", "rules_engine.py", "localise.py", "scan.py")
+BENCHMARKS = (
+    "startup.py",
+    "compare_tensors.py",
+    "rules_engine.py",
+    "rules_source.py",
+    "localise.py",
+    "lint.py",
+    "scan.py",
+)
 
 for name in BENCHMARKS:
     print(f"{name}", flush=True)

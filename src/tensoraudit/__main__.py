@@ -8,10 +8,11 @@ import sys
 def main() -> None:
     """Run the command line and exit with a documented code."""
     arguments = sys.argv[1:]
-    if arguments in ([], ["--help"], ["-h"], ["help"]):
-        from tensoraudit.cli.help import HELP
+    words = tuple(word for word in arguments if word not in ("--help", "-h", "help"))
+    if words in ((), ("rules",)):
+        from tensoraudit.cli.help import TEXTS
 
-        sys.stdout.write(HELP)
+        sys.stdout.write(TEXTS[words])
         return
     if arguments in (["--version"], ["-V"]):
         from tensoraudit import __version__

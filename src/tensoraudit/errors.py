@@ -12,6 +12,7 @@ What happens inside a worker is no exception here: it is an `Outcome` with a sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -58,6 +59,14 @@ class RuleError(UserError):
     def __init__(self, problems: tuple[RuleProblem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the beginning of a remedy for an unknown word: `Did you mean 'high'? `, or nothing when none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 class InternalError(TensorauditError):

@@ -43,15 +43,33 @@ class Options:
     baseline: str | None = None
     reproducer: str | None = None
     ignore: tuple[Mapping[str, Any], ...] = ()
+    rules: tuple[str, ...] = ("default",)
+    severity: Mapping[str, str] = field(default_factory=dict)
+    off: tuple[str, ...] = ()
+    cache: bool = True
     quiet: bool = False
     color: bool = True
     verbose: bool = False
     root: Path = Path()
 
+    def source_paths(self) -> list[Path]:
+        """The files and folders of source code that are named here, absolute: the factory's file and `code`."""
+        model = [Path(self.model.rpartition(":")[0])] if self.model and ":" in self.model else []
+        return [path.resolve() for path in (*(each for each in model if each.exists()), *map(Path, self.code))]
+
 
 def _strings(value: Any) -> tuple[str, ...]:
-    values = (value,) if isinstance(value, str) else tuple(value)
+    try:
+        values = (value,) if isinstance(value, str) else tuple(value)
+    except TypeError:
+        raise ConfigError(f"{value!r} is no list", where="options", remedy='Write a list such as ["src"].') from None
     return tuple(str(each) for each in values)
+
+
+def _entries(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{value!r} is no list", where="ignore", remedy="Write [[tool.tensoraudit.ignore]].")
+    return tuple(value)
 
 
 def _targets(value: Any) -> tuple[str, ...]:
@@ -115,6 +133,30 @@ def parse_interpreters(value: Any) -> dict[str, str]:
     return {name: path for name, _, path in pairs}
 
 
+def _names(key: str, example: str) -> Callable[[Any], tuple[str, ...]]:
+    def read(value: Any) -> tuple[str, ...]:
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
+            raise ConfigError(f"{value!r} is no list of names", where=key, remedy=f"Write for example {example}.")
+        return tuple(names)
+
+    return read
+
+
+def _packs(value: Any) -> tuple[str, ...]:
+    names = _names("rules", 'rules = ["default", "./audit"]')(value)
+    if not names:
+        raise ConfigError("no pack is named", where="rules", remedy='Write rules = ["default"].')
+    return names
+
+
+def _table(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        remedy = 'Write [tool.tensoraudit.severity] and below it ONX-014 = "low".'
+        raise ConfigError(f"{value!r} is no table", where="severity", remedy=remedy)
+    return dict(value)
+
+
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "target": _targets,
     "inputs": _strings,
@@ -129,7 +171,10 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "memory": parse_memory,
     "python": parse_interpreters,
     "fail_on": lambda value: _one_of("fail-on", value, FAIL_ON),
-    "ignore": tuple,
+    "ignore": _entries,
+    "rules": _packs,
+    "severity": _table,
+    "off": _names("off", 'off = ["ONX-020"]'),
     "seed": _whole,
 }
 
@@ -143,7 +188,16 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("tensoraudit", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(str(error), where=str(path), remedy="Correct the file.") from None
-    return {key.replace("-", "_"): value for key, value in table.items()}
+    keys = {key.replace("-", "_"): value for key, value in table.items()}
+    named = keys.get("rules")
+    if isinstance(named, str | list):
+        keys["rules"] = [_beside(path.parent, name) for name in ([named] if isinstance(named, str) else named)]
+    return keys
+
+
+def _beside(folder: Path, name: Any) -> Any:
+    """A path in a file means beside that file, wherever the command is run."""
+    return str(folder / name) if isinstance(name, str) and (name.startswith(".") or "/" in name) else name
 
 
 def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Options:

@@ -16,6 +16,7 @@ from tensoraudit.audit.judge import judge
 from tensoraudit.audit.localise import localise
 from tensoraudit.audit.observe import collect_facts
 from tensoraudit.audit.prepare import (
+    choose_rules,
     choose_samples,
     describe_reference,
     identify_artifacts,
@@ -23,6 +24,7 @@ from tensoraudit.audit.prepare import (
     start_workers,
 )
 from tensoraudit.audit.state import Audit, Progress
+from tensoraudit.audit.training import measure_training
 from tensoraudit.findings.result import Result
 from tensoraudit.options import Options
 from tensoraudit.probes.limits import Limits
@@ -32,11 +34,13 @@ Step = Callable[[Audit], Audit]
 
 SCAN: tuple[Step, ...] = (
     identify_artifacts,
+    choose_rules,
     start_workers,
     describe_reference,
     collect_facts,
     choose_samples,
     run_reference,
+    measure_training,
     convert,
     run_candidates,
     judge,
@@ -47,7 +51,7 @@ SCAN: tuple[Step, ...] = (
 COMPARE: tuple[Step, ...] = SCAN
 """The same road: `convert` takes the given candidate instead of making one."""
 
-LINT: tuple[Step, ...] = (identify_sources, collect_facts, match_and_settle, conclude)
+LINT: tuple[Step, ...] = (identify_sources, choose_rules, collect_facts, match_and_settle, conclude)
 
 
 def run(steps: tuple[Step, ...], audit: Audit) -> Result:

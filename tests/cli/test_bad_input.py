@@ -182,6 +182,29 @@ def test_a_wrong_command_line(cli, arguments):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "says"),
+    [
+        ("", ["--rules", "./nowhere"], "./nowhere"),
+        ("", ["--rules", "./broken"], "broken/one.yaml:1:1: the rule has no 'title'"),
+        ('[[tool.tensoraudit.ignore]]\nrule = "ONX-014"\n', [], "the reason is missing"),
+        ("", ["--baseline", "none.json"], "none.json"),
+    ],
+)
+def test_what_is_wrong_in_rules_and_silence_is_found_before_anything_runs(
+    cli, tmp_path, monkeypatch, config, options, says
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(config)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "one.yaml").write_text("id: ABC-001\n")
+    mark = tmp_path / "ran"
+    code, _, err = cli("scan", factory(tmp_path, f"open({str(mark)!r}, 'w')\ndef make(): ...\n"), *options)
+    assert code == USER
+    assert says in err
+    assert not mark.exists()
+
+
 def test_a_report_that_cannot_be_written_is_found_before_the_audit(cli, tmp_path):
     missing = tmp_path / "no" / "such" / "folder" / "r.json"
     code, _, err = cli("scan", factory(tmp_path, "raise SystemExit"), "--report", f"json={missing}")

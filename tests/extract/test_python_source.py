@@ -2,6 +2,7 @@
 
 import gc
 import math
+import time
 from textwrap import dedent
 
 import pytest
@@ -276,6 +277,170 @@ def test_the_type_of_a_variable(text, expected):
     assert last_call(dedent(NET.format(body="pass")) + text).callee == expected
 
 
+HEAD = """
+import copy
+from collections.abc import Sequence
+from functools import partial
+from typing import Dict, List, Optional, Tuple
+import torch
+from torch import nn
+"""
+CONV = "torch.nn.Conv2d().__call__"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ms = [C() for _ in r]\nms[-1](x)", CONV),
+        ("ms = (C(), nn.ReLU())\nms[1](x)", "torch.nn.ReLU().__call__"),
+        ("ms = [C(), C()]\nfor m in ms:\n    m(x)", CONV),
+        ("ms = [C()]\n[m(x) for m in ms]", CONV),
+        ("ms = [C()]\nms[:2][0](x)", CONV),
+        ("ms = {'a': C()}\nms['a'](x)", CONV),
+        ("ms = {'a': C()}\nfor k, m in ms.items():\n    m(x)", CONV),
+        ("ms = {'a': C()}\nfor m in ms.values():\n    m(x)", CONV),
+        ("ms = {'a': C()}\nfor m in ms:\n    m(x)", "?.__call__"),
+        ("ms = [C()]\nfor i, (a, b) in enumerate(zip(x, ms)):\n    b(x)", CONV),
+        ("ms = [C()]\nfor i, (a, b) in enumerate(zip(x, ms)):\n    a(x)", "?.__call__"),
+        ("ms = nn.ModuleList([C() for _ in r])\nfor m in reversed(ms):\n    m(x)", CONV),
+        ("ms = nn.Sequential(C(), nn.ReLU())\nms[1](x)", "torch.nn.ReLU().__call__"),
+        ("ms = []\nfor i in r:\n    ms.append(C())\nnn.Sequential(*ms)[0](x)", CONV),
+        ("ms = []\nms.extend([C()])\nms[0](x)", CONV),
+        ("ms = [C()]\nms.append(other)\nms[0](x)", "?.__call__"),
+        ("ms = [C()]\nms.insert(0, other)\nms[0](x)", "?.__call__"),
+        ("ms = [C()]\nms[0] = other\nms[0](x)", "?.__call__"),
+        ("ms = [C()]\ndef f():\n    ms[0](x)", CONV),
+        ("ms = [C()]\nms.insert(0, other)\ndef f():\n    ms[0](x)", "?.__call__"),
+        ("ms = [C()]\nms += other\nms[0](x)", "?.__call__"),
+        ("m = next(iter([C()]))\nm(x)", CONV),
+        ("m = copy.deepcopy(C())\nm(x)", CONV),
+        ("f = partial(nn.Conv2d, bias=False)\nf(1)", "torch.nn.Conv2d"),
+        ("f = partial(nn.Conv2d, bias=False)\nf(1)(x)", CONV),
+        ("f = partial(nn.Conv2d, 3)\nf(1)", "functools.partial().__call__"),
+        ("def f(m: 'Optional[nn.Conv2d]'):\n    m(x)", CONV),
+        ("def f(m: nn.Conv2d | None = None):\n    m(x)", CONV),
+        ("def f(m: nn.Conv2d | str):\n    m.half()", None),
+        ("def f(ms: list[nn.Conv2d]):\n    for m in ms:\n        m(x)", CONV),
+        ("def f(ms: 'Dict[str, List[nn.Conv2d]]'):\n    for k, m in ms.items():\n        m[0](x)", CONV),
+        ("def f(ms: Tuple[nn.ReLU, nn.Conv2d]):\n    a, b = ms\n    b(x)", CONV),
+        ("def f(ms: Tuple[nn.Conv2d, ...]):\n    ms[5](x)", CONV),
+        ("def f(ms: Sequence[nn.Conv2d]):\n    ms[0](x)", CONV),
+        ("def f(ms: Sequence[nn.Conv2d]):\n    ms.index(x)", "?.index"),
+        ("def f(m: 'not a type ['):\n    m(x)", "?.__call__"),
+        ("def f(m: type[nn.Conv2d]):\n    m(x)", "?.__call__"),
+        ("def f(m):\n    if isinstance(m, nn.Conv2d) and x:\n        m(x)", CONV),
+        ("def f(m):\n    if isinstance(m, nn.Conv2d) or x:\n        m(x)", "?.__call__"),
+        ("def f(m):\n    if isinstance(m, nn.Conv2d):\n        pass\n    m(x)", "?.__call__"),
+        ("def f(m):\n    if isinstance(m, nn.Conv2d):\n        pass\n    else:\n        m(x)", "?.__call__"),
+        ("def f(m):\n    if isinstance(m, nn.Conv2d):\n        m = other\n        m(x)", "?.__call__"),
+        ("@torch.no_grad()\ndef f(): return C()\nf()(x)", CONV),
+        ("def keep(f):\n    A.append(f)\n    return f\n@keep\ndef f(): return C()\nf()(x)", CONV),
+        ("def keep(a):\n    def k(f): return f\n    return k\n@keep(1)\ndef f(): return C()\nf()(x)", CONV),
+        ("def wrap(f):\n    return g(f)\n@wrap\ndef f(): return C()\nf()(x)", "?.__call__"),
+        ("@unknown\ndef f(): return C()\nf()(x)", "?.__call__"),
+        ("a, *b = C(), nn.ReLU()\nb.pop()", "list().pop"),
+    ],
+)
+def test_what_a_container_an_annotation_or_a_decorator_tells(text, expected):
+    found = facts(f"{HEAD}\ndef C() -> nn.Conv2d: ...\n{text}", Call)
+    found = [call for call in found if call.order == found[-1].order and call.scope == found[-1].scope]
+    assert (found[0].callee if not any(call.ambiguous for call in found) else None) == expected
+
+
+def test_items_of_several_kinds_are_ambiguous():
+    found = calls("from torch import nn\nfor m in [nn.ReLU(), nn.GELU()]:\n    m(x)")
+    assert found[2:] == [("torch.nn.ReLU().__call__", True), ("torch.nn.GELU().__call__", True)]
+
+
+CONTAINERS = """
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self, other):
+            self.a = nn.ModuleList()
+            for _ in range(3):
+                self.a.append(nn.Conv2d(1, 2, 3))
+            self.b = nn.ModuleDict()
+            self.b["x"] = nn.Conv2d(1, 2, 3)
+            self.c, self.d = nn.Conv2d(1, 2, 3), nn.ReLU()
+            self.e = [nn.Conv2d(1, 2, 3)]
+            self.g = [nn.Conv2d(1, 2, 3)]
+            self.h = [nn.Conv2d(1, 2, 3)]
+        def change(self, m):
+            self.e.append(m)
+            self.g.insert(0, m)
+            self.h[0] = m
+        @property
+        def p(self):
+            return self.c
+        @p.setter
+        def p(self, value): ...
+        def forward(self, x):
+            {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("for m in self.a: m(x)", CONV),
+        ("self.a[0](x)", CONV),
+        ("for m in self.b.values(): m(x)", CONV),
+        ("self.b['y'](x)", CONV),
+        ("self.c(x)", CONV),
+        ("self.p(x)", CONV),
+        ("self.e[0](x)", "?.__call__"),
+        ("self.g[0](x)", "?.__call__"),
+        ("self.h[0](x)", "?.__call__"),
+        ("self.a.append(x)", "torch.nn.ModuleList().append"),
+    ],
+)
+def test_what_a_container_on_the_instance_holds(body, expected):
+    assert callee(CONTAINERS.format(body=body)) == expected
+
+
+def test_a_partial_may_pass_more_than_the_call_shows():
+    call = last_call("from functools import partial\nfrom torch import nn\nf = partial(nn.LayerNorm, eps=1)\nf(8)")
+    assert (call.callee, call.splat, call.args["normalized_shape"]) == ("torch.nn.LayerNorm", True, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\ntorch.load(f)", "torch.load"),
+        ("from torch import load as restore\nrestore(f)", "restore"),
+        ("class A:\n  def f(self):\n    self.cache.add_(1)", "self.cache.add_"),
+        ("x.half()", "x.half"),
+        ("build(1).half()", "build().half"),
+        ("x[0].a['b'].half()", "x[].a[].half"),
+        ("build()(1)", "build()"),
+        ("(a + b).half()", "?.half"),
+        ("''.join(x)", "?.join"),
+    ],
+)
+def test_a_call_keeps_how_it_is_written(text, expected):
+    assert last_call(text).written == expected
+
+
+def test_a_long_chain_of_calls_is_not_kept_whole():
+    found = facts("x" + ".abcdefg()" * 100, Call)
+    assert max(len(call.written) for call in found) < 400
+
+
+def test_a_name_with_two_imports_is_referred_to_as_both():
+    text = "try:\n    import a as m\nexcept ImportError:\n    import b as m\nm.x\nm.y = 1\nm.f(1)"
+    found = [(fact.name, fact.store, fact.ambiguous) for fact in facts(text, Reference)]
+    assert found == [
+        ("a.x", None, True), ("b.x", None, True), ("a.y", "set", True), ("b.y", "set", True),
+        ("a.f", None, True), ("b.f", None, True),
+    ]  # fmt: skip
+
+
+def test_one_order_for_all_meanings_of_a_reference():
+    first, second = facts("import a, b\nm = a if x else b\nm.x", Reference)[-2:]
+    assert (first.name, second.name) == ("a.x", "b.x")
+    assert (first.order, first.at) == (second.order, second.at)
+
+
 def test_a_class_names_its_known_ancestors():
     text = """
         from torch import nn
@@ -492,6 +657,35 @@ def test_conditional_expressions_and_comprehensions_are_blocks():
     assert blocks("[g() for x in y if x.z]") == [("loop", ("y",), "y"), ("if", ("x.z",), "x.z")]
 
 
+def test_asynchronous_statements_are_blocks_too():
+    text = """
+        async def f():
+            async with a() as b:
+                async for x in b:
+                    while x:
+                        await g()
+    """
+    assert [(kind, names) for kind, names, _ in blocks(text)] == [
+        ("with", ("?.__call__",)),
+        ("loop", ("b",)),
+        ("loop", ("x",)),
+    ]
+
+
+def test_a_case_is_a_block():
+    assert blocks("match x:\n    case [1, y] if y:\n        g()") == [("if", ("x",), "case [1, y]")]
+
+
+def test_nested_functions_know_where_they_stand():
+    found = {scope.id: scope for scope in facts("class A:\n  def f(self):\n    def g():\n      h()", Scope)}
+    scope = found[last_call("class A:\n  def f(self):\n    def g():\n      h()").scope]
+    names = []
+    while scope is not None:
+        names.append((scope.kind, scope.name))
+        scope = found.get(scope.parent)
+    assert names == [("function", "A.f.g"), ("function", "A.f"), ("class", "A"), ("module", "")]
+
+
 def test_try_and_its_handlers_are_blocks():
     assert blocks("try:\n    g()\nexcept E: ...") == [("try", (), "try")]
     assert blocks("try: ...\nexcept E:\n    g()") == [("try", ("E",), "except E")]
@@ -662,3 +856,57 @@ def test_chains_within_the_limits_of_the_parser_are_read():
 
 def test_invalid_escapes_warn_nobody():
     assert not read_python_text("x = '\\d'").skipped
+
+
+# time
+
+HOSTILE = {
+    "one long line": lambda n: "; ".join(["x.f(1)"] * n),
+    "a list on one line": lambda n: f"x = [{'1, ' * 20 * n}]",
+    "one name assigned again and again": lambda n: "x = f()\n" * n,
+    "one list filled again and again": lambda n: "x = []\n" + "x.append(f())\n" * n,
+    "one attribute filled again and again": lambda n: (
+        "class A:\n  def f(self):\n    self.x = []\n" + "    self.x.append(g())\n" * n
+    ),
+    "a chain of names": lambda n: "a0 = f()\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(n)) + f"a{n}.x()",
+    "a chain of constants": lambda n: "".join(f"a{i} = a{i + 1} + 1\n" for i in range(n)) + "def g():\n  f(a0)",
+    "lists in lists": lambda n: "x = []\n" + "x = [x, f()]\n" * n,
+    "functions that call each other": lambda n: (
+        "".join(f"def f{i}():\n  if c: return f{(i + 1) % n}()\n  return f{i * 7 % n}()\n" for i in range(n))
+        + "f0().x()"
+    ),
+    "a chain of classes": lambda n: "".join(f"class A{i}(A{i + 1}):\n  def f(self): self.g.h()\n" for i in range(n)),
+    "a chain of methods": lambda n: (
+        "class A:\n" + "".join(f"  def f{i}(self):\n    return self.f{i + 1}()\n" for i in range(n))
+    ),
+    "star imports": lambda n: "".join(f"from m{i} import *\n" for i in range(n)) + "f()\n" * n,
+    "calls of a function with many decorators": lambda n: (
+        "def d(f): return f\n" + "@d\n" * (n // 10) + "def g(a): return 1\n" + "g(1)\n" * n
+    ),
+}
+
+
+def seconds(text):
+    started = time.process_time()
+    assert not read_python_text(text).skipped
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_time_grows_with_the_source(name):
+    """Four times the source takes four times as long; sixteen times would be quadratic."""
+    make = HOSTILE[name]
+    short = min(seconds(make(400)) for _ in range(3))
+    assert min(seconds(make(1600)) for _ in range(2)) < 9 * short + 0.05
+
+
+def test_the_longest_line_is_read():
+    assert not read_python_text(f"x = [{'1, ' * 100_000}]\nf(x)").skipped
+
+
+def test_a_star_import_of_itself_ends(tmp_path):
+    from tensoraudit.extract.python_source import read_python
+
+    (tmp_path / "a.py").write_text("from a import *\nf(1)\n")
+    (found,) = [fact for fact in read_python([tmp_path], root=tmp_path).facts if isinstance(fact, Call)]
+    assert found.callee == "?.__call__"

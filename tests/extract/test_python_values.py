@@ -25,6 +25,19 @@ def test_lists_become_tuples_and_dicts_stay():
     assert literal(expression("[1, [2, None], {'a': [3]}]")) == (1, (2, None), {"a": (3,)})
 
 
+def test_texts_and_tuples_are_put_together():
+    assert literal(expression("'a' + 'b'")) == "ab"
+    assert literal(expression("(1,) + (2, 3)")) == (1, 2, 3)
+    assert literal(expression("'a' + 1")) is None
+    assert literal(expression(f"'{'a' * 6000}' + '{'b' * 6000}'")) is None
+
+
+def test_names_are_asked_for():
+    names = {"N": 3, "c.M": 4}
+    assert literal(expression("N * 2 + c.M"), lambda node: names.get(ast.unparse(node))) == 10
+    assert literal(expression("[N, x]"), lambda node: names.get(ast.unparse(node))) is None
+
+
 @pytest.mark.parametrize("text", ["x", "[x]", "{x: 1}", "{**x}", "f()", "not 3", "'a' * 3", "None", "...", "2 ** x"])
 def test_what_is_no_literal(text):
     assert literal(expression(text)) is None

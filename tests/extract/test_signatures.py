@@ -10,7 +10,28 @@ from pathlib import Path
 import pytest
 
 from tensoraudit.extract import known_results
-from tensoraudit.extract.signatures import POSITIONAL, positional
+from tensoraudit.extract.python_source import read_python_text
+from tensoraudit.extract.signatures import _holds, default, positional, release, signatures
+from tensoraudit.extract.signatures_table import SIGNATURES
+from tensoraudit.facts import ABSENT, Call, Name, Unknown
+
+POSITIONAL = {name: signatures(name)[-1].positional for name in SIGNATURES}
+"""Those of the newest version."""
+
+MEANT: dict[str, set[str]] = {
+    "torch.compile": {"backend"},
+    "torch.load": {"weights_only"},
+    "torch.serialization.load": {"weights_only"},
+    "torch.utils.checkpoint.checkpoint": {"use_reentrant"},
+    "torch.utils.checkpoint.checkpoint_sequential": {"use_reentrant"},
+    "torch.nn.parallel.DistributedDataParallel": {"broadcast_buffers", "bucket_cap_mb"},
+    "torch.nn.parallel.distributed.DistributedDataParallel": {"broadcast_buffers", "bucket_cap_mb"},
+    "torch.nn.functional.grid_sample": {"align_corners"},
+    "torch.nn.functional.affine_grid": {"align_corners"},
+    "torch.nn.functional.interpolate": {"align_corners"},
+    "torch.nn.functional.upsample": {"align_corners"},
+}
+"""Where the signature says None and the table what None stands for."""
 
 _STUBS_ONLY = {
     # made by torch.jit.boolean_dispatch: the signature that the documentation gives is that of the inner function
@@ -22,6 +43,153 @@ def test_positional_names_in_order():
     assert positional("torch.load") == ("f", "map_location", "pickle_module")
     assert positional("torch.nn.Dropout") == ("p", "inplace")
     assert positional("nowhere.f") == ()
+
+
+EXPORT_2_4 = (
+    "model args f export_params verbose training input_names output_names operator_export_type opset_version "
+    "do_constant_folding dynamic_axes keep_initializers_as_inputs custom_opsets export_modules_as_functions "
+    "autograd_inlining dynamo"
+)
+DISTRIBUTED_2_6 = (
+    "module device_ids output_device dim broadcast_buffers process_group bucket_cap_mb find_unused_parameters "
+    "check_reduction gradient_as_bucket_view static_graph"
+)
+KERAS_1_9 = (
+    "model input_signature opset custom_ops custom_op_handlers custom_rewriter inputs_as_nchw extra_opset "
+    "shape_override target large_model output_path"
+)
+
+
+@pytest.mark.parametrize(
+    ("callee", "version", "names"),
+    [
+        ("torch.onnx.export", "1.13.1", EXPORT_2_4.removesuffix(" autograd_inlining dynamo")),
+        ("torch.onnx.export", "2.3.1", EXPORT_2_4.removesuffix(" dynamo")),
+        ("torch.onnx.export", "2.4.1", EXPORT_2_4),
+        ("torch.onnx.export", "2.5.0", "model args f"),
+        ("torch.onnx.export", "2.13.0+cpu", "model args f"),
+        ("torch.nn.parallel.DistributedDataParallel", "2.6.0", DISTRIBUTED_2_6),
+        (
+            "torch.nn.parallel.DistributedDataParallel",
+            "2.7.0",
+            DISTRIBUTED_2_6.replace("process_group", "init_sync process_group"),
+        ),
+        ("torch.nn.LayerNorm", "2.0.1", "normalized_shape eps elementwise_affine device dtype"),
+        ("torch.nn.LayerNorm", "2.1.0", "normalized_shape eps elementwise_affine bias device dtype"),
+        ("torch.optim.NAdam", "1.13.1", "params lr betas eps weight_decay momentum_decay foreach"),
+        ("torch.optim.NAdam", "2.0.1", "params lr betas eps weight_decay momentum_decay"),
+        ("torch.optim.NAdam", "2.1.2", "params lr betas eps weight_decay momentum_decay decoupled_weight_decay"),
+        ("torch.utils.checkpoint.checkpoint_sequential", "1.13.1", "functions segments input"),
+        ("torch.utils.checkpoint.checkpoint_sequential", "2.0.0", "functions segments input use_reentrant"),
+        ("tf2onnx.convert.from_keras", "1.9.3", KERAS_1_9),
+        ("tf2onnx.convert.from_keras", "1.11.1", f"{KERAS_1_9} optimizers"),
+        (
+            "tf2onnx.convert.from_keras",
+            "1.16.1",
+            KERAS_1_9.replace("extra_opset", "outputs_as_nchw extra_opset") + " optimizers",
+        ),
+    ],
+)
+def test_parameters_of_a_version(callee, version, names):
+    (own,) = [each for each in signatures(callee) if _holds(each, version)]
+    assert own.positional == tuple(names.split())
+
+
+@pytest.mark.parametrize("callee", sorted(SIGNATURES))
+def test_versions_follow_each_other_without_a_gap(callee):
+    found = signatures(callee)
+    assert (found[0].since, found[-1].until) == (None, None)
+    assert [each.until for each in found[:-1]] == [each.since for each in found[1:]]
+    for each in found:
+        names = [parameter.name for parameter in each.parameters]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("callee", "given", "index", "name"),
+    [
+        ("torch.onnx.export", 3, 2, "f"),
+        ("torch.onnx.export", 4, 3, "export_params"),  # only versions before 2.5 take so many
+        ("torch.nn.parallel.DistributedDataParallel", 6, 4, "broadcast_buffers"),
+        ("torch.nn.parallel.DistributedDataParallel", 6, 5, ""),  # process_group, from 2.7 on init_sync
+        ("onnxruntime.quantization.quantize_dynamic", 6, 5, ""),  # activation_type, from 1.11 on weight_type
+        ("torch.export.export", 1, 0, "mod"),
+        ("torch.nn.LayerNorm", 4, 3, ""),  # device, from 2.1 on bias
+    ],
+)
+def test_a_position_is_named_where_all_versions_that_take_the_call_agree(callee, given, index, name):
+    assert positional(callee, given)[index] == name
+
+
+def test_an_argument_that_no_one_can_name_keeps_its_index_alone():
+    text = "from torch.nn.parallel import DistributedDataParallel as D\nD(m, None, None, 0, True, g)\nD(m, dim=0)"
+    first, second = [fact for fact in read_python_text(text).facts if isinstance(fact, Call)]
+    assert set(first.args) == {
+        0, 1, 2, 3, 4, 5, "module", "device_ids", "output_device", "dim", "broadcast_buffers"
+    }  # fmt: skip
+    assert set(second.args) == {0, "module", "dim"}
+
+
+MANY = 99
+"""More positional arguments than anything takes."""
+
+
+def test_more_arguments_than_any_version_takes_are_no_fault():
+    assert positional("torch.load", MANY) == ("f", "map_location", "pickle_module")
+    assert positional("torch.onnx.export", MANY)[:3] == ("model", "args", "f")
+
+
+IMPL = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+
+
+@pytest.mark.parametrize(
+    ("callee", "parameter", "version", "value"),
+    [
+        ("torch.load", "weights_only", "2.5.1", False),
+        ("torch.load", "weights_only", "2.6.0", True),
+        ("torch.load", "weights_only", "2.6.0.dev20241101", True),
+        ("torch.load", "map_location", None, None),
+        ("torch.onnx.export", "dynamo", "2.3.1", ABSENT),
+        ("torch.onnx.export", "dynamo", "2.8.0", False),
+        ("torch.onnx.export", "dynamo", "2.9", True),
+        ("torch.onnx.export", "dynamo", "2.10.0", True),
+        ("torch.utils.checkpoint.checkpoint", "use_reentrant", None, True),
+        ("torch.export.export", "strict", "2.7.1", True),
+        ("torch.export.export", "strict", "2.8", False),
+        ("torch.amp.GradScaler", "init_scale", None, 65536.0),
+        ("torch.optim.AdamW", "weight_decay", None, 0.01),
+        ("torch.optim.Adam", "betas", None, (0.9, 0.999)),
+        (f"{IMPL}.checkpoint_wrapper", "checkpoint_impl", "2.1", Name(f"{IMPL}.CheckpointImpl.REENTRANT")),
+        (f"{IMPL}.checkpoint_wrapper", "checkpoint_impl", "2.2", Name(f"{IMPL}.CheckpointImpl.NO_REENTRANT")),
+        ("tensorflow.image.resize", "method", None, "bilinear"),
+    ],
+)
+def test_what_leaving_an_argument_out_means(callee, parameter, version, value):
+    found = default(callee, (parameter,), version)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("callee", "parameter", "version", "reason"),
+    [
+        ("torch.load", "weights_only", None, "depends on the version of torch"),
+        ("torch.onnx.export", "dynamo", None, "depends on the version of torch"),
+        ("torch.load", "pickle_module", "2.6", "what leaving out pickle_module means is not known"),
+        ("nowhere.f", "x", "1.0", "the parameters of nowhere.f are not known"),
+    ],
+)
+def test_a_default_that_is_not_known(callee, parameter, version, reason):
+    found = default(callee, (parameter,), version)
+    assert isinstance(found, Unknown)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger"), [("2.9", "2.10"), ("2.9.1", "2.10.0"), ("1.16.3", "1.16.10"), ("2", "2.0.1")]
+)
+def test_versions_are_compared_as_numbers(smaller, larger):
+    assert release(smaller) < release(larger)
+    assert release("2.6") == release("2.6.0") == release("2.6.0+cpu") == release("2.6.0rc1")
 
 
 @pytest.mark.parametrize("receiver", ["torch.Tensor()", "?", "?.grad", "self.buffer"])
@@ -59,10 +227,22 @@ def test_the_table_agrees_with_the_installed_package(name):
     except ValueError:  # built in
         assert POSITIONAL[name] in stubbed(name)
         return
+    told = {each.name: each.default for each in signatures(name)[-1].parameters}
+    real = {key: p.default for key, p in signature.parameters.items() if p.default is not p.empty}
+    wrong = {key: (value, real.get(key)) for key, value in told.items() if not same(value, real.get(key, ABSENT))}
+    assert set(wrong) == MEANT.get(name, set()), wrong
+    assert all(real[key] is None for key in wrong)
     names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if "()" in name:
         names = names[1:]
     assert names[: len(POSITIONAL[name])] == list(POSITIONAL[name])
+
+
+def same(told, real):
+    """Whether a default of the table is the real one; one that the table leaves open is."""
+    if isinstance(told, Name):
+        return told.name.endswith(f".{real}")
+    return told is ABSENT or (type(told) is type(real) and told == real)
 
 
 def stubbed(name):

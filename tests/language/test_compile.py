@@ -6,7 +6,7 @@ import pytest
 
 from tensoraudit.facts.store import KEYS, KINDS
 from tensoraudit.language.load import parse_rules
-from tensoraudit.language.schema import ANCHORS, COMMON, VALUE_FIELDS
+from tensoraudit.language.schema import ANCHORS, COMMON, DTYPES, VALUE_FIELDS
 
 
 def test_a_whole_rule(lang):
@@ -23,7 +23,7 @@ def test_a_whole_rule(lang):
           confirmed: {measurement: session.loads, value: false}
           refuted: {measurement: session.loads, value: true, quantifier: every}
         versions: since 2.6
-        fix: {set-argument: {weights_only: true}, safety: unsafe}
+        fix: Pass weights_only.
         references: [https://example.org]
         aliases: OLD-1
         see-also: [TST-002]
@@ -34,7 +34,7 @@ def test_a_whole_rule(lang):
     assert (rule.source, rule.target, rule.aliases) == (("pytorch",), ("onnx",), ("OLD-1",))
     assert (rule.see_also, rule.supersedes) == (("TST-002",), ("TST-003", "TST-004"))
     assert rule.confirm.parameters == {"path": "{arg:f}"}
-    assert rule.fix_text == "set argument: {'weights_only': True} (unsafe)"
+    assert rule.fix == rule.alternatives[0].fix == "Pass weights_only."
     assert rule.alternatives[0].message.text == "{name}"
     assert len(rule.when) == 1
 
@@ -140,6 +140,7 @@ def test_wrong_patterns(lang, match, words):
     ("extra", "words"),
     [
         ("scan: maybe", "scan must be true or false, not 'maybe'"),
+        ("scan: true", "an index finds every anchor here; leave 'scan' out"),
         ("certainty: sure", "'sure' is no certainty"),
         ("source: [torch]", "'torch' is no framework; did you mean 'pytorch'?"),
         ("aliases: [x1]", "'x1' is no id; write capital letters, a dash and digits"),
@@ -158,6 +159,8 @@ def test_wrong_patterns(lang, match, words):
         ("when: [{package: torch, same: [name]}]", "'same' needs an anchor to compare with"),
         ("when: [{not: {package: torch}, package: x}]", "'not' stands alone in a test of 'when'"),
         ("when: [3]", "a test of 'when' must be a mapping"),
+        ("when: []", "'when' over nothing"),
+        ("when: [{any: []}]", "'any' over nothing"),
         ("confirm: {prob: outputs}", "'confirm' has no key 'prob'; did you mean 'probe'?"),
         ("confirm: {probe: outputs, confirmed: {measurement: output.linf}}", "'confirm' needs 'refuted'"),
         ("confirm: {probe: output, confirmed: {}, refuted: {}}", "'output' is no probe; did you mean 'outputs'?"),
@@ -181,6 +184,8 @@ def test_wrong_keys(lang, extra, words):
         ("{any: [{measurement: x}]}", "'x' is no metric"),
         ("[{measurement: x}]", "'x' is no metric"),
         ("3", "a test on measurements must be a mapping"),
+        ("[]", "an empty list of tests on measurements decides nothing"),
+        ("{measurement: output.linf, subject: a*b*c*d*e*f*g*h}", "more than 6 wildcards"),
     ],
 )
 def test_wrong_confirm(lang, row, words):
@@ -227,7 +232,12 @@ def test_the_fields_of_the_schema_are_those_of_the_facts():
     dataclass_of = {kind: cls for cls, kind in KINDS.items()} | {"function": {k: c for c, k in KINDS.items()}["scope"]}
     for kind, fields in ANCHORS.items():
         names = {field.name for field in dataclasses.fields(dataclass_of[kind])}
-        assert set(fields) <= names, kind
+        assert set(fields) - {"effective"} <= names, kind  # which is made of `args` and the installed version
         assert KEYS[kind] in names
         assert not set(fields) & set(COMMON)
+    from tensoraudit.artifacts import pickles
+    from tensoraudit.extract import exported_graph, onnx_schema
+
+    given = {*onnx_schema.DTYPES.values(), *exported_graph.DTYPES.values(), *pickles._DTYPES.values()}
+    assert given <= set(DTYPES)
     assert set(VALUE_FIELDS) <= {field.name for field in dataclasses.fields(dataclass_of["value"])}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tensoraudit.facts import ABSENT, ClassDef, Measurement, Name, Package, Site, Unknown, Value, Variable
+from tensoraudit.facts import ABSENT, ClassDef, Measurement, Name, Package, Reference, Site, Unknown, Value, Variable
 from tensoraudit.facts.store import FactStore
 from tensoraudit.language.engine import match_rules, state_of
 from tensoraudit.language.kleene import UNKNOWN, YES
@@ -60,6 +60,40 @@ def test_any_pattern_over_an_unknown_receiver_is_a_suspicion(lang):
 def test_arguments(lang, args, more, test, expected):
     matches = lang.matches(lang.rule(f"{{call: f, args: {test}}}"), lang.call("f", args, **more))
     assert states(matches) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("self.cache.add_", ["certain"]),
+        ("'self.**'", ["certain"]),
+        ("[x.half, '*.cache.add_']", ["certain"]),
+        ("self.*", []),
+        ("{regex: '^self\\.'}", ["certain"]),
+        ("{regex: '^x\\.'}", []),
+        ("{not: {contains: cache}}", []),
+        ("{is: 'self.**'}", []),
+    ],
+)
+def test_a_call_as_it_is_written(lang, test, expected):
+    rule = lang.rule(f"{{call: '**.add_', written: {test}}}")
+    assert states(lang.matches(rule, lang.call("t.x().add_", written="self.cache.add_"))) == expected
+
+
+def test_a_call_that_no_source_shows_has_no_text(lang):
+    assert not lang.matches(lang.rule("{call: f, written: {regex: ''}}"), lang.call("f"))
+    assert lang.matches(lang.rule("{call: f, written: {present: false}}"), lang.call("f"))
+
+
+def test_an_ambiguous_reference_is_unknown_and_one_finding(lang):
+    def reference(name, ambiguous):
+        return Reference(name, None, ABSENT, 0, (), 0, Site("a.py", 3, 1), "source", ambiguous)
+
+    facts = [reference("numpy.bool", True), reference("torch.bool", True)]
+    assert states(lang.matches(lang.rule("{reference: numpy.bool}"), *facts)) == ["suspected"]
+    assert states(lang.matches(lang.rule("{reference: ['*.bool']}"), *facts)) == ["suspected"]
+    assert states(lang.matches(lang.rule("{reference: numpy.bool}"), reference("numpy.bool", False))) == ["certain"]
+    assert not lang.matches(lang.rule("{reference: '*.bool', ambiguous: false}"), *facts)
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,8 @@ def test_a_whole_onnx_model():
             "model: {format: onnx, inputs: {x: 'int64[n]'}}\n  flag: [onnx]",
         ),
         (
-            "{tensor: a.weight, dtype: F8, shape: {rank: 2}}",
-            "tensors: {a.weight: 'F8[4,4]', b.weight: 'F8[4,4]'}\n  flag: [a.weight]",
+            "{tensor: a.weight, dtype: float8_e5m2, shape: {rank: 2}}",
+            "tensors: {a.weight: 'float8_e5m2[4,4]', b.weight: 'float8_e5m2[4,4]'}\n  flag: [a.weight]",
         ),
         (
             "{checkpoint: pickle, imports: os.system}",
@@ -205,6 +205,10 @@ def test_a_name_in_flag_must_be_reported():
         ("environment: {sources: {}}", "did you mean 'source'?"),
         ("measurements: x", "measurements are a mapping of metric to value, or a list"),
         ("measurements: [{metric: x}]", "has no 'metric'"),
+        ("measurements: [{value: 1}]", "a measurement needs 'measurement', the metric"),
+        ("measurements: {output.lnf: 1}", "'output.lnf' is no metric; did you mean 'output.linf'?"),
+        ("measurements: [{measurement: output.lnf}]", "did you mean 'output.linf'?"),
+        ("tensors: {a: 'flaot16[1]'}", "'flaot16' is no dtype; did you mean 'float16'?"),
         ("{python: f(), side: left}", "'left' is no side"),
     ],
 )

@@ -13,15 +13,17 @@ layer: graph
 message: x
 why: x
 remedy: x
-scan: true
-match: {{call: "{pattern}"}}
+{scan}match: {{call: "{pattern}"}}
 examples:
   - nodes: [{{op: A}}]
     flag: [A]
   - nodes: [{{op: A}}]
 """
 PATTERNS = ["a.b", "a.*", "a.**", "**.b", "*.b", "?.b", "{x}.c", "*", "**", "a*c", "b.{y}.c", "ab", ""]
-RULES = RuleSet(tuple(parse_rules(TEXT.format(number=n, pattern=p))[0][0] for n, p in enumerate(PATTERNS)))
+SCAN = {"*": "scan: true\n", "**": "scan: true\n"}
+RULES = RuleSet(
+    tuple(parse_rules(TEXT.format(number=n, pattern=p, scan=SCAN.get(p, "")))[0][0] for n, p in enumerate(PATTERNS))
+)
 NAMES = st.lists(st.sampled_from(["a", "b", "c", "?", "ab", ""]), min_size=1, max_size=4).map(".".join)
 
 

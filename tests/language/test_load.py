@@ -16,12 +16,13 @@ def write(folder, name, text):
 def test_a_folder_in_the_order_of_ids(lang, tmp_path):
     write(tmp_path, "b/one.yaml", lang.text("{call: f}", "aliases: [OLD-7]"))
     write(tmp_path, "a/two.yaml", lang.text("{call: g}").replace("TST-001", "TST-000"))
-    write(tmp_path, "a/pack.yaml", "name: acme")
+    write(tmp_path, "a/pack.yaml", "{name: acme, prefix: TST, version: '1', engine: '>=1'}")
     write(tmp_path, "a/notes.txt", "not a rule")
     rules = load_rules([tmp_path])
     assert [rule.id for rule in rules] == ["TST-000", "TST-001"]
     assert rules.get("OLD-7") is rules.get("TST-001")
     assert rules.get("TST-9") is None
+    assert [(rule.pack, rule.category) for rule in rules] == [("acme", ""), (tmp_path.name, "b")]
     assert len(load_rules([tmp_path / "b", tmp_path / "a" / "two.yaml"])) == 2
 
 

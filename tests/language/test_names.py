@@ -57,7 +57,7 @@ def test_bind_puts_captures_in_literally():
     bound = compile_name("{layer}.scale").bind({"layer": "a.*"})
     assert bound.match("a.*.scale") == {}
     assert bound.match("a.b.scale") is None
-    assert bound.regex is None
+    assert bound.exact
 
 
 def test_bind_leaves_what_is_not_captured():

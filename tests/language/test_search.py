@@ -235,11 +235,12 @@ def test_environments(lang, test, facts, states):
 
 
 def test_measurements_of_one_subject(lang):
-    rule = lang.rule("{measurement: a, value: {gt: 0}, exists: {measurement: b, same: [subject], value: true}}")
+    partner = "{measurement: run.error, same: [subject], value: true}"
+    rule = lang.rule(f"{{measurement: output.linf, value: {{gt: 0}}, exists: {partner}}}")
     rows = [
-        Measurement("a", "x", 1),
-        Measurement("a", "y", 1),
-        Measurement("b", "x", True),
-        Measurement("b", "y", False),
+        Measurement("output.linf", "x", 1),
+        Measurement("output.linf", "y", 1),
+        Measurement("run.error", "x", True),
+        Measurement("run.error", "y", False),
     ]
     assert [match.anchor.subject for match in lang.matches(rule, *rows)] == ["x"]

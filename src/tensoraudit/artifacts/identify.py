@@ -36,6 +36,7 @@ _PROMISES: Final[dict[str, Format]] = {".onnx": "onnx", ".pt2": "exported_progra
 """Suffixes that promise one format; `.pt`, `.pth` and `.bin` promise nothing."""
 _ZIP_MAGIC: Final = frozenset({b"PK\x03\x04", b"PK\x05\x06"})
 """How an archive begins; the second is one without entries."""
+_SOURCE_SUFFIXES: Final = frozenset({".py", ".ipynb"})
 _MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin"})
 _COPY: Final = "Copy or download the file again, or export the model again."
 _MAX_SOURCE: Final = 32 << 20
@@ -68,10 +69,12 @@ def _folder(spec: str, path: Path) -> Artifact:
     what = describe_folder(path)
     if what is not None:
         raise _foreign(path, *what)
-    inside = list(islice(path.rglob("*"), _MAX_FOLDER))
-    if any(each.suffix == ".py" for each in inside):
-        return Artifact(spec, "python_source", "python", path)
-    models = [str(each.relative_to(path)) for each in inside if each.suffix in _MODEL_SUFFIXES]
+    models = []
+    for each in islice(path.rglob("*"), _MAX_FOLDER):
+        if each.suffix in _SOURCE_SUFFIXES:
+            return Artifact(spec, "python_source", "python", path)
+        if each.suffix in _MODEL_SUFFIXES:
+            models.append(str(each.relative_to(path)))
     remedy = f"Name a model file inside it, such as {min(models)!r}." if models else "Name a model file, or its source."
     raise InputError("is a folder without Python source", where=str(path), remedy=remedy)
 
@@ -143,7 +146,10 @@ def _checkpoint_details(file: TorchPickle) -> dict[str, Any]:
 
 
 def _source(spec: str, path: Path, view: memoryview) -> Artifact | None:
-    """A `.py` file. Its name counts here, because any text may be Python; that it is text is looked at."""
+    """A `.py` file or a notebook. Its name counts here, because any text may be Python; that it is text is looked at.
+    What is wrong inside a notebook is said by whoever reads its cells."""
+    if path.suffix == ".ipynb":
+        return Artifact(spec, "python_source", "python", path, size=len(view))
     if path.suffix not in (".py", ".pyi") or len(view) > _MAX_SOURCE or b"\x00" in bytes(view):
         return None
     return Artifact(spec, "python_source", "python", path, size=len(view))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tensoraudit.audit.state import Audit
+from tensoraudit.extract.derived import complete_store
 from tensoraudit.facts import Scope, Site
-from tensoraudit.facts.store import FactStore
 from tensoraudit.findings.baseline import apply_baseline, read_baseline
 from tensoraudit.findings.causes import add_causes
 from tensoraudit.findings.comments import read_comments
@@ -22,7 +22,6 @@ from tensoraudit.findings.result import Probe, Result, Suppressed
 from tensoraudit.findings.settle import findings_from_matches
 from tensoraudit.findings.suppress import read_config, suppress
 from tensoraudit.language.engine import match_rules
-from tensoraudit.language.load import load_rules, rules_folder
 from tensoraudit.version import __version__
 
 SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "python": ""}
@@ -33,7 +32,8 @@ SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "
 """Kinds of facts that source code and the environment give."""
 
 PROBE_OF: Mapping[str, str] = {
-    "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes"
+    "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes",
+    "training": "training",
 }  # fmt: skip
 """Which probe of the rule language a row of the report belongs to, by the row's first word."""
 
@@ -43,21 +43,20 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {"outputs": ("sizes", "determinism", "s
 
 def match_and_settle(audit: Audit) -> Audit:
     """Ask every rule, and let the measurements decide where a rule says how."""
-    assert audit.artifact is not None
+    assert audit.artifact is not None and audit.rules is not None
     audit.progress("matching rules")
-    rules = load_rules([rules_folder()])
     # Rules speak of runtimes, users of targets; the store speaks the rules' language.
     measured = (replace(row, target=TARGET_FRAMEWORK.get(row.target, row.target)) for row in audit.measurements)
-    store = FactStore((*audit.facts, *measured))
+    store = complete_store((*audit.facts, *measured))
     source = SOURCE_FRAMEWORK[audit.artifact.framework]
     ran = None if audit.pool is None else _why_not(audit.probes)
     found: list[Finding] = []
     for target in audit.options.target:
-        matches = match_rules(rules, store, source=source, target=TARGET_FRAMEWORK[target])
+        matches = match_rules(audit.rules, store, source=source, target=TARGET_FRAMEWORK[target])
         found += findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
-    merged = merge(found, {rule.id: rule.supersedes for rule in rules})
+    merged = merge(found, {rule.id: rule.supersedes for rule in audit.rules})
     named = (_name_target(finding) for finding in add_causes(merged, audit.equivalence, store))
-    return audit.add(rules=rules, findings=tuple(named))
+    return audit.add(findings=tuple(named))
 
 
 def _name_target(finding: Finding) -> Finding:
@@ -124,11 +123,10 @@ def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed], list[str]]:
         fact.at.path for fact in audit.facts if isinstance(fact, Scope) and fact.kind == "module" and fact.at.path
     }
     suppressions = [*read_comments((root / path, path) for path in sorted(modules)), *read_config(audit.options.ignore)]
-    known = {name: rule.id for rule in audit.rules for name in (rule.id, *rule.aliases)}
     kept, silenced = suppress(
         audit.findings,
         suppressions,
-        known=known,
+        known=audit.rules.names,
         asked=_asked(audit),
         today=datetime.now(UTC).date(),
     )
@@ -152,7 +150,8 @@ def _asked(audit: Audit) -> set[str]:
     return {
         rule.id
         for rule in audit.rules
-        if any(rule.concerns(source, TARGET_FRAMEWORK[target]) for target in audit.options.target)
+        if not rule.deprecated
+        and any(rule.concerns(source, TARGET_FRAMEWORK[target]) for target in audit.options.target)
         and (kinds is None or all(each.pattern.kind in kinds for each in rule.alternatives))
     }
 

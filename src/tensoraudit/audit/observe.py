@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 
 from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.extract.environment import read_environment
 from tensoraudit.extract.exported_program import read_exported_program
 from tensoraudit.extract.onnx import read_onnx
-from tensoraudit.extract.python_source import read_python
+from tensoraudit.extract.python_source import PythonFacts, read_python
 from tensoraudit.extract.torchscript import read_torchscript
 from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
 from tensoraudit.facts.code_index import CodeIndex
+from tensoraudit.findings.result import Probe
 
 GraphReader = Callable[[Path, Side, Path], Iterable[Fact]]
 
@@ -50,14 +52,30 @@ def _read_sources(audit: Audit) -> Audit:
         if audit.artifact.format in {"python_object", "python_source"} and audit.artifact.path
         else []
     )
-    model = [Path(audit.options.model.rpartition(":")[0])] if audit.options.model else []
-    candidates = [*own, *(path for path in model if path.exists()), *audit.sources, *map(Path, audit.options.code)]
+    candidates = [*own, *audit.sources, *audit.options.source_paths()]
     paths = list(dict.fromkeys(path.resolve() for path in candidates))
     if not paths:
         return audit
-    read = read_python(paths, root=audit.options.root.resolve(), side="source")
-    skipped = tuple(f"not read: {skip.path}: {skip.reason}" for skip in read.skipped)
-    return audit.add(facts=tuple(own_code(read.facts, audit.description.get("classes", ()))), notes=skipped)
+    root = audit.options.root.resolve()
+    read = read_python(paths, root=root, side="source")
+    return audit.add(
+        facts=tuple(own_code(read.facts, audit.description.get("classes", ()))),
+        notes=tuple(f"not read: {skip}" for skip in read.skipped),
+        probes=tuple(_unread(audit.options.code, read, root)),
+    )
+
+
+def _unread(named: Iterable[str], read: PythonFacts, root: Path) -> Iterator[Probe]:
+    """Yield a required probe that failed for each path that the user named and of which nothing could be read: a file
+    inside a folder may be left out with a note, but what nobody has looked at must not pass."""
+    places = {place for path in read.paths for place in (path, *path.parents)}
+    for name in named:
+        path = Path(name).resolve()
+        if path not in places:
+            reasons = [str(skip) for skip in read.skipped if (root / skip.path).is_relative_to(path)]
+            more = f" ({len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            reason = reasons[0] + more if reasons else f"{name}: no Python file in it that is not hidden or ignored"
+            yield probe_row("source.read", "python", "cpu", "failed", reason, required=True)
 
 
 def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:

@@ -26,6 +26,9 @@ from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_s
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
 from tensoraudit.facts import Unknown
+from tensoraudit.findings.baseline import read_baseline
+from tensoraudit.findings.suppress import read_config
+from tensoraudit.language.packs import changes, chosen_rules
 from tensoraudit.probes.outcome import Outcome
 
 ROLES: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnxruntime"}
@@ -54,6 +57,20 @@ def identify_sources(audit: Audit) -> Audit:
                 remedy="Give .py files or folders; models go to `tensoraudit scan`.",
             )
     return audit.add(artifact=Artifact(audit.spec, "python_source", "python"))
+
+
+def choose_rules(audit: Audit) -> Audit:
+    """Load the packs that the options name, and read what they silence, before anything runs: what is wrong in them is
+    not found after minutes of work.
+
+    Raises ConfigError, InputError and RuleError.
+    """
+    options = audit.options
+    read_config(options.ignore)
+    if options.baseline is not None:
+        read_baseline(Path(options.baseline))
+    rules = chosen_rules(options.rules, root=options.root, severity=options.severity, off=options.off)
+    return audit.add(rules=rules, notes=tuple(changes(rules, options.severity)))
 
 
 def start_workers(audit: Audit) -> Audit:

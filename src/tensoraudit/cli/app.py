@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from types import FrameType
 
 import typer
 
-from tensoraudit.cli import baseline, compare, doctor, lint, rules, scan
 from tensoraudit.errors import UserError
 
 OK, FINDINGS, USER, CANNOT_TELL, INTERNAL = range(5)
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; users get the documented code for an audit that could not tell."""
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Audit a model before it moves between frameworks.",
-)
-app.command("scan")(scan.scan)
-app.command("compare")(compare.compare)
-app.command("lint")(lint.lint)
-app.command("doctor")(doctor.doctor)
-app.add_typer(rules.app, name="rules")
-app.add_typer(baseline.app, name="baseline")
+COMMANDS = ("scan", "compare", "lint", "fix", "doctor")
+"""Each is a function of its own name in a module of that name."""
+GROUPS = ("rules", "baseline")
+"""Each is an `app` in a module of that name."""
+
+
+def make_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
+    """Return the command line with these commands. Only their modules are imported: listing rules needs no workers."""
+    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(_about)  # with one command alone typer would drop its name
+    for name in names:
+        module = import_module(f"tensoraudit.cli.{name}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def _about() -> None:
+    """Audit a model before it moves between frameworks."""
 
 
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code is the contract's, whatever happened."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="tensoraudit", standalone_mode=False)
+        named = arguments[:1] if arguments[:1] and arguments[0] in (*COMMANDS, *GROUPS) else (*COMMANDS, *GROUPS)
+        code = typer.main.get_command(make_app(named)).main(arguments, prog_name="tensoraudit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:

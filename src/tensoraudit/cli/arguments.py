@@ -41,8 +41,15 @@ Report = Annotated[
 ]
 FailOn = Annotated[str | None, _option("--fail-on", "critical, high (default), medium, low or never.", "SEVERITY")]
 Baseline = Annotated[str | None, _option("--baseline", "A file of known findings, which do not fail the gate.", "FILE")]
+Rules = Annotated[
+    list[str] | None,
+    _option("--rules", "A pack: default, ./FOLDER or the name of an installed one; repeatable.", "PACK"),
+]
 Reproducer = Annotated[
     str | None, _option("--reproducer", "Write the smallest diverging sub-model with its inputs here.", "FOLDER")
+]
+Cache = Annotated[
+    bool | None, _option("--cache/--no-cache", "Recall the result of files and rules that have not changed.")
 ]
 Quiet = Annotated[bool | None, _option("--quiet", "Verdict and findings only.")]
 Color = Annotated[bool | None, _option("--color/--no-color", "Colours on the console.")]

@@ -1,6 +1,7 @@
-"""The text of `tensoraudit --help`: a constant, because importing an option parser to print it costs ten times more.
+"""The texts of `tensoraudit --help` and `tensoraudit rules --help`.
 
-A test holds it against the commands that exist.
+Constants, because importing an option parser to print them costs ten times more. A test compares them
+with the commands.
 """
 
 HELP = """\
@@ -12,7 +13,8 @@ Commands:
   scan ARTIFACT --target onnx    audit one migration, end to end
   compare REFERENCE CANDIDATE    two artifacts that should be the same model
   lint PATH...                   rules over source code only, no framework needed
-  rules list | show ID | test    the rules, their pages, and their examples
+  fix PATH...                    mend what has a mechanical fix; --diff only shows it
+  rules list | show | explain .. the rules, their pages, why one is silent, and your own
   baseline write REPORT.json     known findings, which do not fail the gate
   doctor                         versions, devices, what each probe can do here, and why not
 
@@ -24,3 +26,27 @@ Artifacts: .pt/.pth (TorchScript, state_dict, pickled module), .pt2, .onnx, mode
 
 Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong input, 3 cannot tell, 4 a fault of tensoraudit.
 """
+
+RULES_HELP = """\
+Usage: tensoraudit rules COMMAND [OPTIONS]
+
+The rules: their pages, their examples, and your own.
+
+Commands:
+  list [WORD]...         every rule, or those that filters and words leave
+  show ID                the page of one rule
+  explain ID FILE        the place in a file that comes nearest, and the first condition that fails
+  test [PACK]...         run the examples inside the rules
+  new [TITLE]            the skeleton of a rule under the next free id
+  cost [PATH]...         how each rule finds its candidates, and how many there are
+  schema                 the JSON Schema of a rule file, for editors
+  pages --out FOLDER     a Markdown page for each rule, and an index
+
+A PACK is `default`, a folder such as ./audit, or the name of an installed pack.
+
+  tensoraudit rules list --severity critical --source pytorch
+  tensoraudit rules COMMAND --help    the options of one command
+"""
+
+TEXTS = {(): HELP, ("rules",): RULES_HELP}
+"""What is answered without an option parser, by the words of the command line."""

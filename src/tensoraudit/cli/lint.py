@@ -11,13 +11,15 @@ from tensoraudit.cli.running import audit_source
 
 
 def lint(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Python files or folders.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Python files, notebooks or folders.")],
     report: a.Report = None,
     fail_on: a.FailOn = None,
     baseline: a.Baseline = None,
+    rules: a.Rules = None,
+    cache: a.Cache = None,
     quiet: a.Quiet = None,
     color: a.Color = None,
 ) -> int:
     """Match the rules that speak of source code; no framework is imported."""
-    given = {"report": report, "fail_on": fail_on, "baseline": baseline, "quiet": quiet, "color": color}
+    given = {key: value for key, value in locals().items() if key != "paths"}
     return audit_source(paths, given)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tensoraudit.audit.lint_cache import cached_lint
+from tensoraudit.findings.result import Result
 from tensoraudit.options import Options, make_options
-from tensoraudit.pipeline import LINT, Step, new_audit, run, run_steps, source_audit
 from tensoraudit.report.writers import check_reports, write_reports
+
+if TYPE_CHECKING:
+    from tensoraudit.pipeline import Step
 
 
 def audit(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
     """Run an audit, write its reports, return its exit code. Raises UserError."""
+    from tensoraudit.pipeline import new_audit, run
+
     options = make_options(given)
     check_reports(options.report)
     console = Console(stderr=True, no_color=not options.color)
@@ -32,10 +38,16 @@ def _status(console: Console, options: Options) -> Any:
     return console.status("starting workers ...")
 
 
+def _lint(options: Options) -> Result:
+    from tensoraudit.pipeline import LINT, run_steps, source_audit  # not needed where the result is recalled
+
+    return run_steps(LINT, source_audit(options))
+
+
 def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:
     """Read and match source files alone. Raises UserError."""
     options = make_options({**given, "code": paths})
     check_reports(options.report)
-    result = run_steps(LINT, source_audit(options))
+    result = cached_lint(options, lambda: _lint(options))
     write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=False)
     return result.exit_code

@@ -31,6 +31,7 @@ def scan(
     report: a.Report = None,
     fail_on: a.FailOn = None,
     baseline: a.Baseline = None,
+    rules: a.Rules = None,
     reproducer: a.Reproducer = None,
     quiet: a.Quiet = None,
     color: a.Color = None,

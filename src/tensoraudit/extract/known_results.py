@@ -129,6 +129,22 @@ BUILTIN_RESULTS: Final = {
 """Built-in functions whose result has a known type, or (`?`) the type of what they were given."""
 
 
+LEAVING_DECORATORS: Final = frozenset(
+    {
+        "abc.abstractmethod", "classmethod", "functools.cache", "functools.cached_property", "functools.lru_cache",
+        "functools.wraps", "property", "staticmethod", "torch.autocast", "torch.enable_grad", "torch.inference_mode",
+        "torch.jit.export", "torch.jit.ignore", "torch.jit.unused", "torch.no_grad", "torch.set_grad_enabled",
+        "torch.amp.autocast", "torch.cuda.amp.autocast", "typing.no_type_check", "typing.override", "typing.final",
+        "typing_extensions.override", "typing.overload", "torch.compiler.disable", "jax.jit", "jax.checkpoint",
+        "torch.compile", "torch.fx.wrap", "jax.named_call",
+    }
+)  # fmt: skip
+"""Decorators, plain or called, after which a function takes and returns what it did."""
+
+PROPERTIES: Final = frozenset({"property", "functools.cached_property"})
+"""Decorators that call a method when its attribute is read."""
+
+
 def is_module_class(path: str) -> bool:
     """Tell whether the class at dotted `path` is known to derive from `torch.nn.Module`."""
     head, _, name = path.rpartition(".")
@@ -160,6 +176,8 @@ def result(callee: str) -> str | None:
     head, _, name = callee.rpartition(".")
     if not head:
         return BUILTIN_RESULTS.get(name)
+    if head == "dataclasses":
+        return "?" if name == "field" else None
     if head == "torch":
         return TENSOR if name in TENSOR_FUNCTIONS else None
     if head == "torch.nn.functional":

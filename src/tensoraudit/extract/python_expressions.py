@@ -11,10 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensoraudit.extract import known_results
+from tensoraudit.extract.python_containers import PARTIAL, READS, grown
 from tensoraudit.extract.python_facts import FactWriter
-from tensoraudit.extract.python_inference import BUILTINS, arithmetic, constant_origin, display_origin
-from tensoraudit.extract.python_origins import LONGEST, UNKNOWN, Origins, callee, is_own, is_path, unite
-from tensoraudit.extract.python_scopes import Bound
+from tensoraudit.extract.python_inference import BUILTINS
+from tensoraudit.extract.python_kinds import arithmetic, constant_origin, display_origin, packed
+from tensoraudit.extract.python_origins import (
+    LONGEST,
+    UNKNOWN,
+    Bound,
+    Origins,
+    any_item,
+    bare,
+    callee,
+    each,
+    is_own,
+    is_path,
+    unite,
+)
 from tensoraudit.extract.python_values import (
     binary,
     constant,
@@ -76,10 +89,12 @@ class ExpressionReader(FactWriter):
         bound = self.look_up(node.id)
         origins = bound.origins
         text = node.id
-        if len(origins) == 1 and is_path(origins[0]):
+        if len(origins) > 1:
+            self._refer_to_paths(node, origins)
+        elif is_path(origins[0]):
             text = origins[0]
             if text not in BUILTINS:
-                self.refer(node, text)
+                self.refer(node, origins)
         self.names.append(text)
         return Seen(origins, Name(text) if bound.literal is None else bound.literal)
 
@@ -100,57 +115,88 @@ class ExpressionReader(FactWriter):
             receivers, receiver = origins, text
             origins = self.inference.member(origins, name, self.table)
             text = f"{text}.{name}" if text is not None and len(text) < LONGEST else None
-        return Path(origins, _written(origins, text), receivers, _written(receivers, receiver))
+        receiver = _written(receivers, receiver)
+        if len(receivers) == 1 and is_path(receivers[0]):  # a variable of a module is shown by its name, not its value
+            text = f"{receivers[0]}.{node.attr}"
+        return Path(origins, _written(origins, text), receivers, receiver)
 
     def _attribute(self, node: ast.Attribute) -> Seen:
         path = self.path(node)
-        self.refer(node, self._reference_name(path, node.attr))
+        self.refer(node, self._reference_names(path, node.attr))
         if path.text is None:
             return Seen(path.origins, unknown(node))
         self.names.append(path.text)
-        return Seen(path.origins, Name(path.text))
+        value = self._constant_at(path.receivers, node.attr)
+        return Seen(path.origins, Name(path.text) if value is None else value)
 
-    def _reference_name(self, path: Path, name: str) -> str | None:
-        """Return the name to report: on the instance as written, else the origin; None for one of several things."""
+    def _constant_at(self, receivers: Origins, name: str) -> Any:
+        """Return the value of a constant of a module or class of the project, else None."""
+        if len(receivers) != 1 or not is_path(receivers[0]):
+            return None
+        return self.inference.constant_of(receivers[0], name)
+
+    def _refer_to_paths(self, node: ast.expr, origins: Origins) -> None:
+        """Leave References to the imports and definitions that a name or a callee may be; values leave none."""
+        if len(origins) == 1:
+            if is_path(origins[0]) and origins[0] not in BUILTINS:
+                self.refer(node, origins)
+        elif any(map(is_path, origins)) and origins[0] not in BUILTINS:
+            self.refer(node, _paths(origins))
+
+    def _reference_names(self, path: Path, name: str) -> Origins:
+        """Return the names to report: on the instance as written, else the origin; `?.name` for one of several
+        values."""
         if path.text is not None and is_own(path.text):
-            return path.text
+            return (path.text,)
+        if len(path.receivers) == 1 and is_path(path.receivers[0]) and not any(map(is_path, path.origins)):
+            return (f"{path.receivers[0]}.{name}",)  # a variable of a module: by its name, not by what it holds
         if len(path.origins) == 1 and path.origins[0] != known_results.TENSOR:
-            return path.origins[0]
-        return None if any(map(is_path, path.origins)) else self.stored_name(path.receivers, name)
+            return (bare(path.origins[0]),)
+        return _paths(path.origins) if any(map(is_path, path.origins)) else self.stored_names(path.receivers, name)
 
-    def stored_name(self, receivers: Origins, name: str) -> str:
-        """Return the name of attribute `name` of a value with origins `receivers`, typed or not."""
-        return f"{receivers[0]}.{name}" if len(receivers) == 1 and receivers[0] != "None" else f"?.{name}"
+    def stored_names(self, receivers: Origins, name: str) -> Origins:
+        """Return the names of attribute `name` of a value with origins `receivers`, typed or not."""
+        if len(receivers) == 1:
+            return (f"{bare(receivers[0])}.{name}",) if receivers[0] != "None" else (f"?.{name}",)
+        return tuple(f"{origin}.{name}" for origin in _paths(receivers))
 
     # calls
 
     def call(self, node: ast.Call, assigned: str | None = None) -> Seen:
         """Read a call whose result goes to the dotted name `assigned`."""
         path = self._function(node.func)
-        args, splat = self._arguments(node)
-        callees = tuple(dict.fromkeys(map(callee, path.origins)))
-        instance = path.text if callees[0] != path.origins[0] else path.receiver
+        args, splat, given = self._arguments(node)
+        functions = path.origins
+        if functions[0].startswith(PARTIAL):  # what it was given before is not known here
+            functions, splat = unite([self._partial(origin) for origin in functions]), True
+        callees = (callee(functions[0]),) if len(functions) == 1 else tuple(dict.fromkeys(map(callee, functions)))
+        instance = path.text if callees[0] != functions[0] else path.receiver
         if instance is not None and not is_path(callees[0]):
             args["self"] = Name(instance)
         self.calls.extend(callees)
         self.leave_calls(node, callees, args, splat, assigned)
-        origins = self.inference.result(path.origins, path.receivers, self.table)
+        origins = self.inference.made(functions, path.receivers, given, node)
+        if origins is None:
+            origins = self.inference.result(functions, path.receivers, self.table)
+        if isinstance(node.func, ast.Attribute):
+            self._change(node.func.value, node.func.attr, given)
         return Seen(origins, self._result_value(callees, path.text, args, splat))
+
+    def _partial(self, origin: str) -> Origins:
+        """Return what a value of `functools.partial` calls, where that is known."""
+        return any_item(origin) if origin.startswith(PARTIAL) and "<" in origin else (origin,)
 
     def _function(self, node: ast.expr) -> Path:
         if isinstance(node, ast.Attribute):
             path = self.path(node)
-            if len(path.origins) == 1 and is_path(path.origins[0]):
-                self.refer(node, path.origins[0])
+            self._refer_to_paths(node, path.origins)
             if path.receiver is not None and not any(map(is_path, path.receivers)):
                 self.names.append(path.receiver)
-                self._forget_literal(node.value)
             return path
         if isinstance(node, ast.Name):
             bound = self.look_up(node.id)
             text = _written(bound.origins, node.id)
-            if text is not None and len(bound.origins) == 1 and is_path(text) and text not in BUILTINS:
-                self.refer(node, text)
+            self._refer_to_paths(node, bound.origins)
             return Path(bound.origins, text, bound.origins, text)
         origins, text = self._anonymous(node)
         return Path(origins, text, origins, text)
@@ -160,23 +206,35 @@ class ExpressionReader(FactWriter):
         origins, value = self.read(node)
         return origins, value.name if isinstance(value, Name) else None
 
-    def _forget_literal(self, node: ast.expr) -> None:
-        """A method was called on a variable, or an item of it was set: a display it holds may have changed."""
+    def _change(self, node: ast.expr, method: str | None, given: Sequence[Origins]) -> None:
+        """`method` of a variable was called, or (None) an item of it was set: a display it holds may have changed."""
         bound = self.flow.get(node.id) if isinstance(node, ast.Name) else None
-        if bound is not None and isinstance(bound.literal, tuple | dict):
-            self.flow.set(node.id, Bound(bound.origins))  # type: ignore[attr-defined]
+        if bound is None or method in READS:
+            return
+        held = any("<" in origin for origin in bound.origins)
+        if held or isinstance(bound.literal, tuple | dict):
+            origins = tuple(self._changed(origin, method, given) for origin in bound.origins) if held else bound.origins
+            self.flow.set(node.id, Bound(unite([origins])))  # type: ignore[attr-defined]
 
-    def _arguments(self, node: ast.Call) -> tuple[dict[int | str, Any], bool]:
+    def _changed(self, origin: str, method: str | None, given: Sequence[Origins]) -> str:
+        known = grown(origin, method, given[0]) if method is not None and len(given) == 1 else None
+        return bare(origin) if known is None else known
+
+    def _arguments(self, node: ast.Call) -> tuple[dict[int | str, Any], bool, list[Origins]]:
+        """Return the arguments by position and name, whether more may be passed, and the origins of those by
+        position."""
         args: dict[int | str, Any] = {}
+        given: list[Origins] = []
         splat = False
         for position, argument in enumerate(node.args):
             if isinstance(argument, ast.Starred):
                 splat = True
-                self.read(argument.value)
+                given.append(self.read(argument.value).origins)
             else:
-                value = self.read(argument).value
+                seen = self.read(argument)
+                given.append(seen.origins)
                 if not splat:  # behind *args the position is not known
-                    args[position] = value
+                    args[position] = seen.value
         for keyword in node.keywords:
             value = self.read(keyword.value).value
             if keyword.arg is not None:
@@ -185,7 +243,7 @@ class ExpressionReader(FactWriter):
                 args.update(value)
             else:
                 splat = True
-        return args, splat
+        return args, splat, given
 
     def _result_value(self, callees: Origins, text: str | None, args: Mapping[int | str, Any], splat: bool) -> Any:
         if len(callees) == 1 and is_path(callees[0]):
@@ -198,15 +256,19 @@ class ExpressionReader(FactWriter):
     def _constant(self, node: ast.Constant) -> Seen:
         return Seen(constant_origin(node), constant(node.value))
 
-    def _sequence(self, node: ast.Tuple | ast.List) -> Seen:
-        values = [self.read(item).value for item in node.elts]
+    def _sequence(self, node: ast.Tuple | ast.List | ast.Set) -> Seen:
+        seen = [self.read(item.value if isinstance(item, ast.Starred) else item) for item in node.elts]
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
-        return Seen(display_origin(node), Unknown("an unpacked display") if starred else display(values))
+        origins = packed(display_origin(node)[0], node.elts, [item.origins for item in seen])
+        if isinstance(node, ast.Set):
+            return Seen(origins, unknown(node))
+        return Seen(origins, Unknown("an unpacked display") if starred else display([item.value for item in seen]))
 
     def _dict(self, node: ast.Dict) -> Seen:
         keys = [self.read(key).value if key is not None else unknown(node) for key in node.keys]
-        values = [self.read(value).value for value in node.values]
-        return Seen(display_origin(node), mapping(keys, values))
+        values = [self.read(value) for value in node.values]
+        known = UNKNOWN if None in node.keys else unite([value.origins for value in values]) if values else ()
+        return Seen((each("dict()", known),), mapping(keys, [value.value for value in values]))
 
     # operators
 
@@ -265,14 +327,14 @@ class ExpressionReader(FactWriter):
         key = self.read(node.slice).value
         if origins == ENVIRONMENT and isinstance(key, str):
             name = f"os.environ.{key}"
-            self.refer(node, name)
+            self.refer(node, (name,))
             return Seen(("str()",), Name(name))
         value: Any = unknown(node)
         if isinstance(held, Name):
             value = held if held.name.endswith("[]") else Name(f"{held.name}[]")
         elif isinstance(held, tuple | dict):
             value = held_item(held, key)
-        return Seen(self.inference.item(origins), value)
+        return Seen(self.inference.subscript(origins, node.slice), value)
 
     # expressions with names of their own
 
@@ -297,11 +359,12 @@ class ExpressionReader(FactWriter):
             self.blocks = (*self.blocks, block)
             for condition in generator.ifs:
                 self.blocks = (*self.blocks, self.test("if", condition, condition))
-        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            self.read(part)
+        if isinstance(node, ast.DictComp):
+            self.read(node.key)
+        made = self.read(node.value if isinstance(node, ast.DictComp) else node.elt).origins
         self.blocks = outer
         self.flow.undo(mark)
-        return Seen(display_origin(node), unknown(node))
+        return Seen((each(display_origin(node)[0], made),), unknown(node))
 
     def iteration(self, node: ast.expr | ast.stmt, target: ast.expr, iterable: ast.expr) -> Block:
         """Read what a `for` runs over, bind its target, leave its Operation, return the block that it opens."""
@@ -309,7 +372,7 @@ class ExpressionReader(FactWriter):
         seen = self.read(iterable)
         self.operate(node, "for", (seen.value,), marks)
         block = Block("loop", self.names_since(marks), self.source.segment(iterable), self.source.site(iterable))
-        self.assign(target, Seen(self.inference.item(seen.origins), unknown(iterable)))
+        self.assign(target, Seen(self.inference.item(seen.origins, "*"), unknown(iterable)))
         return block
 
     def _walrus(self, node: ast.NamedExpr) -> Seen:
@@ -330,41 +393,41 @@ class ExpressionReader(FactWriter):
             self._assign_name(target, seen, store)
         elif isinstance(target, ast.Attribute):
             receivers = self._base(target.value).origins
-            self.refer(target, self.stored_name(receivers, target.attr), store, seen.value)
+            self.refer(target, self.stored_names(receivers, target.attr), store, seen.value)
         elif isinstance(target, ast.Subscript):
             self._assign_item(target, seen, store)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, Seen(("list()",), unknown(target)))
         elif isinstance(target, ast.Tuple | ast.List):
+            starred = any(isinstance(item, ast.Starred) for item in target.elts)
             for position, item in enumerate(target.elts):
-                self.assign(item, self.part(seen, position, len(target.elts)))
+                self.assign(item, self.part(seen, position, None if starred else len(target.elts)))
 
-    def part(self, seen: Seen, position: int, count: int) -> Seen:
-        """Return what an unpacking of `count` names gives to the one at `position`."""
-        value = seen.value
-        if isinstance(value, tuple) and len(value) == count:
-            return Seen(UNKNOWN, value[position])
-        return Seen(self.inference.item(seen.origins), Unknown("an unpacked value"))
+    def part(self, seen: Seen, position: int, count: int | None) -> Seen:
+        """Return what an unpacking into `count` names (None: any number) gives to the one at `position`."""
+        origins = self.inference.item(seen.origins, "" if count is None else str(position))
+        known = isinstance(seen.value, tuple) and len(seen.value) == count
+        return Seen(origins, seen.value[position] if known else Unknown("an unpacked value"))
 
     def _assign_name(self, target: ast.Name, seen: Seen, store: str) -> None:
         outer = self.table.redirected.get(target.id)
         if outer is not None:
             name = f"{outer.name}.{target.id}" if outer.name else target.id
-            self.refer(target, self.module.qualified(name), store, seen.value)
+            self.refer(target, (self.module.qualified(name),), store, seen.value)
             return
         if store != "set":
-            self.refer(target, target.id, store, seen.value)
+            self.refer(target, (target.id,), store, seen.value)
         literal = seen.value if is_transparent(seen.value) else None
         self.flow.set(target.id, Bound(seen.origins, literal))
 
     def _assign_item(self, target: ast.Subscript, seen: Seen, store: str) -> None:
         base = self._base(target.value)
         key = self.read(target.slice).value
-        self._forget_literal(target.value)
+        self._change(target.value, "append" if store == "set" else None, [seen.origins])
         if base.origins == ENVIRONMENT and isinstance(key, str):
-            self.refer(target, f"os.environ.{key}", "set", seen.value)
+            self.refer(target, (f"os.environ.{key}",), "set", seen.value)
         else:
-            self.refer(target, base.value, "item" if store == "set" else store, seen.value)
+            self.refer(target, (base.value,), "item" if store == "set" else store, seen.value)
 
     def _base(self, node: ast.expr) -> Seen:
         """Return the origins of what is written to, and the name to report for an item of it."""
@@ -374,7 +437,8 @@ class ExpressionReader(FactWriter):
         if isinstance(node, ast.Attribute):
             path = self.path(node)
             own = path.text is not None and is_own(path.text)
-            return Seen(path.origins, path.text if own else self.stored_name(path.receivers, node.attr))
+            names = self.stored_names(path.receivers, node.attr)
+            return Seen(path.origins, path.text if own else names[0] if len(names) == 1 else f"?.{node.attr}")
         origins, value = self.read(node)
         return Seen(origins, value.name if isinstance(value, Name) else "?")
 
@@ -384,6 +448,11 @@ def otherwise(blocks: Sequence[Block]) -> Block:
     names = tuple(dict.fromkeys(name for block in blocks for name in block.names))
     text = " and ".join(f"not ({block.text})" for block in blocks[:4])
     return Block("if", names, text, blocks[-1].at)
+
+
+def _paths(origins: Origins) -> Origins:
+    """Return those of several meanings that a Reference can name, and `?` for the others."""
+    return tuple(dict.fromkeys(origin if is_path(origin) else "?" for origin in origins))
 
 
 def _written(origins: Origins, text: str | None) -> str | None:
@@ -398,6 +467,7 @@ _READERS: Mapping[type[ast.expr], Callable[[ExpressionReader, Any], Seen]] = {
     ast.Call: ExpressionReader.call,
     ast.Constant: ExpressionReader._constant,
     ast.Tuple: ExpressionReader._sequence,
+    ast.Set: ExpressionReader._sequence,
     ast.List: ExpressionReader._sequence,
     ast.Dict: ExpressionReader._dict,
     ast.BinOp: ExpressionReader._binary,

@@ -6,14 +6,15 @@ Of syntax nodes it knows only where they stand.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensoraudit.extract.python_flow import Flow
 from tensoraudit.extract.python_inference import Inference
-from tensoraudit.extract.python_origins import Origins
-from tensoraudit.extract.python_scopes import Bound, ModuleTable, Table
+from tensoraudit.extract.python_origins import Bound, Origins
+from tensoraudit.extract.python_scopes import ModuleTable, Table
 from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.python_written import written
 from tensoraudit.extract.signatures import positional
 from tensoraudit.facts import Block, Call, Fact, Operation, Reference, Side
 
@@ -46,14 +47,15 @@ class FactWriter:
 
     # facts
 
-    def refer(self, node: ast.expr | ast.stmt, name: str | None, store: Any = None, value: Any = None) -> None:
-        """Leave a Reference."""
-        if name is None:
-            return
+    def refer(self, node: ast.expr | ast.stmt, names: Origins, store: Any = None, value: Any = None) -> None:
+        """Leave one Reference for each of `names`."""
         self.order += 1
-        self.facts.append(
-            Reference(name, store, value, self.scope, self.blocks, self.order, self.source.site(node), self.side)
-        )
+        at = self.source.site(node)
+        ambiguous = len(names) > 1
+        for name in _known(names) if ambiguous else names:
+            self.facts.append(
+                Reference(name, store, value, self.scope, self.blocks, self.order, at, self.side, ambiguous)
+            )
 
     def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
         """Leave an Operation; `marks` are the counts of names and calls before its operands were read."""
@@ -77,12 +79,13 @@ class FactWriter:
         self.order += 1
         at = self.source.site(node)
         ambiguous = len(callees) > 1
-        known = [name for name in callees if not name.startswith("?")] or callees
-        for name in known:
+        given = sum(type(key) is int for key in args)
+        text = written(node.func)
+        for name in _known(callees) if ambiguous else callees:
             self.facts.append(
                 Call(
                     name,
-                    bind_positional(name, args),
+                    bind_positional(positional(name, given) or self.inference.positional(name, self.table), args),
                     splat,
                     self.scope,
                     self.blocks,
@@ -91,6 +94,7 @@ class FactWriter:
                     self.side,
                     assigned,
                     ambiguous,
+                    text,
                 )
             )
 
@@ -103,12 +107,16 @@ class FactWriter:
         )
 
 
-def bind_positional(name: str, args: dict[int | str, Any]) -> Mapping[int | str, Any]:
+def _known(names: Origins) -> Sequence[str]:
+    """Return those of several meanings that are known, all where none is."""
+    return [name for name in names if not name.startswith("?")] or names
+
+
+def bind_positional(parameters: Sequence[str], args: dict[int | str, Any]) -> Mapping[int | str, Any]:
     """Return `args` with the positional ones under their parameter names too."""
-    parameters = positional(name)
     if not parameters:
         return args
     named: dict[int | str, Any] = {
-        parameter: args[position] for position, parameter in enumerate(parameters) if position in args
+        parameter: args[position] for position, parameter in enumerate(parameters) if parameter and position in args
     }
     return {**args, **named}

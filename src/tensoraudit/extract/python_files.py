@@ -1,6 +1,5 @@
-"""Which Python files a folder holds, and their text: everything that can be wrong with a file ends in `Skipped`.
-
-Knows nothing of syntax. Notebooks are to be added here: whatever yields a path and a text can be read.
+"""Which Python files and notebooks a folder holds, and the text of a Python file: everything that can be wrong with a
+file ends in `Skipped`. Knows nothing of syntax, nor of what is inside a notebook.
 """
 
 from __future__ import annotations
@@ -10,9 +9,12 @@ import io
 import os
 import stat
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pathspec
 
@@ -20,6 +22,7 @@ LARGEST_FILE = 1 << 20
 """Bytes. Of all modules of torch, transformers and sympy one is larger (1.4 MB of test tables); in the worst case the
 syntax tree and facts of a file take some 800 times its size."""
 
+_SEARCHED = (".py", ".ipynb")
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "node_modules", "__pypackages__"})
 _SLOW_CODECS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
 """No source is written in these, and some need quadratic time to decode."""
@@ -27,10 +30,16 @@ _SLOW_CODECS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-esc
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that was not read, and why."""
+    """A file that was not read, or one cell of a notebook whose other cells were, and why."""
 
     path: str
     reason: str
+    cell: int | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.path, f"cell {self.cell}" if self.cell else "", str(self.line or "")]
+        return f"{':'.join(part for part in parts if part)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +63,9 @@ class UnreadableFile(Exception):  # noqa: N818 - a reason, met and reported insi
 def find_files(paths: Sequence[Path], root: Path | None) -> Iterator[PythonFile | Skipped]:
     """Yield the files that `paths` name, folders searched, sorted by path, each once.
 
-    In a folder only `*.py` count, and hidden folders, virtual environments, what `.gitignore` excludes and symbolic
-    links are left out (the target of a link within the folder is found under its own name). A file that is named itself
-    is taken whatever it is called.
+    In a folder only `*.py` and `*.ipynb` count, and hidden folders, virtual environments, what `.gitignore` excludes
+    and symbolic links are left out (the target of a link within the folder is found under its own name). A file that is
+    named itself is taken whatever it is called.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -90,9 +99,10 @@ def shown_path(path: Path, root: Path | None) -> str:
 
 def module_name(path: Path, base: Path) -> str:
     """Return the dotted name under which `path` would be imported: from the outermost folder that still has an
-    `__init__.py`, else from `base`."""
+    `__init__.py`, else from `base`. A notebook, which nothing imports, keeps its suffix."""
     folder = path.absolute().parent
-    names = [] if path.name == "__init__.py" else [path.stem]
+    own = path.name if path.suffix == ".ipynb" else path.stem
+    names = [] if path.name == "__init__.py" else [own]
     outside = not (folder / "__init__.py").is_file()
     while (folder / "__init__.py").is_file() and folder.parent != folder:
         names.append(folder.name)
@@ -112,7 +122,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         )
         for name in sorted(files):
             path = here / name
-            if name.endswith(".py") and not path.is_symlink() and not ignored.excludes(path, False):
+            if name.endswith(_SEARCHED) and not path.is_symlink() and not ignored.excludes(path, False):
                 yield path
 
 
@@ -166,16 +176,38 @@ def read_text(path: Path) -> str:
 
     Raises UnreadableFile with the reason.
     """
+    too_large = f"larger than {LARGEST_FILE >> 20} MB: generated code or data, not source that a person wrote"
+    return decode(read_bytes(path, LARGEST_FILE, too_large))
+
+
+_unsaved: ContextVar[Mapping[Path, bytes]] = ContextVar("unsaved", default=MappingProxyType({}))
+
+
+@contextmanager
+def unsaved(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Inside this block files hold these bytes, whatever is on the disk: so a change is looked at before it is made.
+
+    Paths are absolute, without symbolic links.
+    """
+    token = _unsaved.set(contents)
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+        yield
+    finally:
+        _unsaved.reset(token)
+
+
+def read_bytes(path: Path, limit: int, too_large: str) -> bytes:
+    """Return the bytes of a file. Raises UnreadableFile, with the reason `too_large` for more than `limit` bytes."""
+    data = _unsaved.get().get(path)
+    try:
+        if data is None:
+            with path.open("rb") as file:
+                data = file.read(limit + 1)
     except OSError as error:
         raise UnreadableFile(error.strerror or str(error)) from None
-    if len(data) > LARGEST_FILE:
-        raise UnreadableFile(
-            f"larger than {LARGEST_FILE >> 20} MB: generated code or data, not source that a person wrote"
-        )
-    return decode(data)
+    if len(data) > limit:
+        raise UnreadableFile(too_large)
+    return data
 
 
 def decode(data: bytes) -> str:

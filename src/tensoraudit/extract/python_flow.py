@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensoraudit.extract.python_origins import unite
-from tensoraudit.extract.python_scopes import Bound
+from tensoraudit.extract.python_origins import Bound, unite
 
 Changes = dict[str, Bound]
 

@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensoraudit.extract.python_origins import UNKNOWN, Origins
+from tensoraudit.extract.python_containers import GROWS, READS
+from tensoraudit.extract.python_origins import UNKNOWN, Bound, Origins
+from tensoraudit.extract.python_outline import Outline
+from tensoraudit.extract.python_written import target_text
 
 _MOST_NESTED_LOOPS = 20
 """CPython compiles no more ("too many statically nested blocks"); what a loop binds is gone through once per level."""
@@ -25,35 +28,42 @@ LoopNode = ast.For | ast.AsyncFor | ast.While
 class Binding:
     """One way in which a name or attribute gets its value: fixed `origins`, an annotation, or an expression.
 
-    `table` is the scope in which the expression stands; `part` says that the value is an item of the expression
-    (unpacking, `for`).
+    `table` is the scope in which the expression stands; `steps` lead from its value to the one that is bound: a
+    position in an unpacking (`0`), an iteration (`*`). `imported` origins are names that may lead into another file.
     """
 
     table: Table
     origins: Origins | None = None
     expression: ast.expr | None = None
     annotation: ast.expr | None = None
-    part: bool = False
+    steps: tuple[str, ...] = ()
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """What a name stands for. `literal` is its value where every reader may rely on it, else None; the value None
-    itself is no use to a reader and counts as not relied on."""
+class Addition:
+    """A `value`, read in `table`, that `method` puts into a container."""
 
-    origins: Origins
-    literal: object = None
+    method: str
+    value: ast.expr
+    table: Table
+
+
+Growth = dict[str, list[Addition] | None]
+"""By name, what is put into a container; None where anything may happen to it."""
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """What one scope binds. `name` is dotted from the module; `sequence` lists bound names in source order."""
+    """What one scope binds. `name` is dotted from the module; `sequence` lists bound names in source order, `mutated`
+    those whose value changes in place, `growth` how."""
 
     name: str
     parent: Table | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     sequence: list[str] = field(default_factory=list)
     mutated: set[str] = field(default_factory=set)
+    growth: Growth = field(default_factory=dict)
     redirected: dict[str, Table] = field(default_factory=dict)
     known: dict[str, Bound | None] = field(default_factory=dict)
     owner: ClassTable | None = None
@@ -78,11 +88,13 @@ class FunctionTable(Table):
 
 @dataclass(slots=True, eq=False)
 class ClassTable(Table):
-    """A class. `attributes` are the assignments to `self.<name>` in its methods."""
+    """A class. `attributes` are the assignments to `self.<name>` in its methods, `attribute_growth` what is put into
+    them."""
 
     path: str = ""
     node: ast.ClassDef | None = None
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
+    attribute_growth: Growth = field(default_factory=dict)
     methods: dict[str, FunctionTable] = field(default_factory=dict)
     attribute_origins: dict[str, Origins | None] = field(default_factory=dict)
     lineage: tuple[str, ...] | None = None
@@ -91,10 +103,13 @@ class ClassTable(Table):
 @dataclass(slots=True, eq=False)
 class ModuleTable(Table):
     """A file. `path` is its dotted module name ("" for a loose text); `functions` and `classes` hold what it defines
-    under its full dotted name; `loops` the part of the enclosing scope's `sequence` that each loop binds."""
+    under its full dotted name; `loops` the part of the enclosing scope's `sequence` that each loop binds; `stores` the
+    attributes set on anything but an instance. `world` is everything outside the file."""
 
     path: str = ""
     package: str = ""
+    world: Outline = field(default_factory=Outline)
+    stores: list[tuple[ast.Attribute, Table]] = field(default_factory=list)
     stars: dict[str, None] = field(default_factory=dict)
     tables: dict[ast.AST, Table] = field(default_factory=dict)
     functions: dict[str, FunctionTable] = field(default_factory=dict)
@@ -105,11 +120,16 @@ class ModuleTable(Table):
         """Return the full dotted name of what is called `name` in this file."""
         return f"{self.path}.{name}" if self.path else name
 
+    def located(self, name: str) -> str:
+        """Return the module that an absolute import of `name` means here. In a folder that is no package, scripts
+        import the files beside them."""
+        return self.world.located(name, "" if self.package in self.world.modules else self.package)
 
-def collect(tree: ast.Module, path: str, *, is_package: bool = False) -> ModuleTable:
-    """Read all bindings of `tree`, the module at dotted `path`."""
+
+def collect(tree: ast.Module, path: str, *, is_package: bool = False, world: Outline | None = None) -> ModuleTable:
+    """Read all bindings of `tree`, the module at dotted `path` in a project `world`."""
     package = path if is_package else path.rpartition(".")[0]
-    module = ModuleTable("", None, path=path, package=package)
+    module = ModuleTable("", None, path=path, package=package, world=world or Outline())
     _Collector(module).body(tree.body, module)
     return module
 
@@ -120,32 +140,36 @@ def release(module: ModuleTable) -> None:
         table.parent = table.owner = None
         table.bindings.clear()
         table.redirected.clear()
+        table.growth.clear()
         if isinstance(table, ClassTable):
             table.attributes.clear()
+            table.attribute_growth.clear()
             table.methods.clear()
+    module.stores.clear()
+
+
+def enter(module: ModuleTable, world: Outline) -> None:
+    """Let what leads out of a file lead into `world`; what was found out before is forgotten."""
+    module.world = world
+    for table in (module, *module.tables.values()):
+        table.known.clear()
+        if isinstance(table, FunctionTable):
+            table.returned = None
+        elif isinstance(table, ClassTable):
+            table.attribute_origins.clear()
+            table.lineage = None
 
 
 def absolute(module: ModuleTable, name: str | None, level: int) -> str:
     """Return the dotted module that `from <level dots><name> import` means inside `module`. Dots that lead above the
     known package stay in front."""
     if not level:
-        return name or ""
+        return module.located(name or "")
     segments = module.package.split(".") if module.package else []
     if level - 1 > len(segments) or not segments:
         return "." * level + (name or "")
     kept = segments[: len(segments) - (level - 1)]
     return ".".join([*kept, name] if name else kept) or "." * level
-
-
-def target_text(node: ast.expr) -> str | None:
-    """Return `a.b.c` when `node` is a plain dotted name."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([node.id, *reversed(names)])
 
 
 class _Collector:
@@ -163,11 +187,9 @@ class _Collector:
 
     def _import(self, node: ast.Import, table: Table) -> None:
         for alias in node.names:
-            if alias.asname:
-                table.bind(alias.asname, Binding(table, origins=(alias.name,)))
-            else:
-                head = alias.name.partition(".")[0]
-                table.bind(head, Binding(table, origins=(head,)))
+            local = alias.asname or alias.name.partition(".")[0]
+            name = self.module.located(alias.name if alias.asname else local)
+            table.bind(local, Binding(table, origins=(name,), imported=True))
 
     def _import_from(self, node: ast.ImportFrom, table: Table) -> None:
         source = absolute(self.module, node.module, node.level)
@@ -175,7 +197,8 @@ class _Collector:
             if alias.name == "*":
                 self.module.stars[source] = None
             else:
-                table.bind(alias.asname or alias.name, Binding(table, origins=(_join(source, alias.name),)))
+                origins = (_join(source, alias.name),)
+                table.bind(alias.asname or alias.name, Binding(table, origins=origins, imported=True))
 
     def _assign(self, node: ast.Assign, table: Table) -> None:
         for target in node.targets:
@@ -191,12 +214,12 @@ class _Collector:
     def _augmented(self, node: ast.AugAssign, table: Table) -> None:
         if isinstance(node.target, ast.Name):
             table.bind(node.target.id, Binding(table, origins=()))
-        elif isinstance(node.target, ast.Subscript) and isinstance(node.target.value, ast.Name):
-            table.mutated.add(node.target.value.id)
+        elif isinstance(node.target, ast.Subscript):
+            self._change(node.target.value, table, None, None)
 
     def _loop(self, node: ast.For | ast.AsyncFor, table: Table) -> None:
         start = len(table.sequence)
-        self.target(node.target, node.iter, table, part=True)
+        self.target(node.target, node.iter, table, ("*",))
         self.loop_body(node, start, table)
 
     def _while(self, node: ast.While, table: Table) -> None:
@@ -258,8 +281,26 @@ class _Collector:
         if isinstance(value, ast.Yield | ast.YieldFrom) and isinstance(table, FunctionTable):
             table.generator = True
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            receiver = value.func.value
-            table.mutated.update([receiver.id] if isinstance(receiver, ast.Name) else [])
+            argument = value.args[0] if len(value.args) == 1 and not value.keywords else None
+            self._change(value.func.value, table, value.func.attr, argument)
+
+    def _change(self, container: ast.expr, table: Table, method: str | None, value: ast.expr | None) -> None:
+        """Note that `method` (None: an assignment to an item) changes a container, putting `value` into it."""
+        growth = table.growth
+        name = container.id if isinstance(container, ast.Name) else None
+        if name is not None:
+            table.mutated.add(name)
+        elif isinstance(container, ast.Attribute) and isinstance(container.value, ast.Name):
+            if table.owner is None or not isinstance(table, FunctionTable) or container.value.id != table.instance:
+                return
+            name, growth = container.attr, table.owner.attribute_growth
+        if name is None or method in READS:
+            return
+        added = growth.setdefault(name, [])
+        if value is None or method not in GROWS:
+            growth[name] = None
+        elif added is not None:
+            added.append(Addition(method, value, table))
 
     def _class(self, node: ast.ClassDef, table: Table) -> None:
         name = _join(table.name, node.name)
@@ -278,7 +319,8 @@ class _Collector:
         self.module.tables[node] = inner
         if isinstance(table, ClassTable):
             inner.owner = table
-            table.methods[node.name] = inner
+            if not any((target_text(item) or "").endswith(_REPLACED_ACCESSORS) for item in node.decorator_list):
+                table.methods[node.name] = inner
         else:
             self.module.functions[path] = inner
         table.bind(node.name, Binding(table, origins=(path,)))
@@ -313,28 +355,30 @@ class _Collector:
         inner.instance = argument.arg
         return Binding(outer, origins=("self",))
 
-    def target(self, target: ast.expr, value: ast.expr, table: Table, *, part: bool = False) -> None:
-        """Bind whatever `target` names to `value`, or to an item of it."""
+    def target(self, target: ast.expr, value: ast.expr, table: Table, steps: tuple[str, ...] = ()) -> None:
+        """Bind whatever `target` names to `value`, or to what `steps` take out of it."""
         if isinstance(target, ast.Name):
-            table.bind(target.id, Binding(table, expression=value, part=part))
+            table.bind(target.id, Binding(table, expression=value, steps=steps))
         elif isinstance(target, ast.Attribute):
-            self._attribute(target, Binding(table, expression=value, part=part), table)
+            self._attribute(target, Binding(table, expression=value, steps=steps), table)
         elif isinstance(target, ast.Subscript):
-            if isinstance(target.value, ast.Name):
-                table.mutated.add(target.value.id)
+            self._change(target.value, table, "append", None if steps else value)
         elif isinstance(target, ast.Starred):
             if isinstance(target.value, ast.Name):
                 table.bind(target.value.id, Binding(table, origins=("list()",)))
         elif isinstance(target, ast.Tuple | ast.List):
-            for item, source in pairs(target, value, part):
-                self.target(item, source, table, part=source is value)
+            starred = any(isinstance(item, ast.Starred) for item in target.elts)
+            for position, (item, source) in enumerate(pairs(target, value, bool(steps))):
+                step = "" if starred else str(position)
+                self.target(item, source, table, (*steps, step) if source is value else ())
 
     def _attribute(self, target: ast.Attribute, binding: Binding, table: Table) -> None:
         owner = table.owner
-        if owner is None or not isinstance(table, FunctionTable) or not isinstance(target.value, ast.Name):
-            return
-        if target.value.id == table.instance:
+        own = isinstance(table, FunctionTable) and isinstance(target.value, ast.Name)
+        if owner is not None and own and target.value.id == table.instance:  # type: ignore[attr-defined]
             owner.attributes.setdefault(target.attr, []).append(binding)
+        else:
+            self.module.stores.append((target, table))
 
 
 def pairs(target: ast.Tuple | ast.List, value: ast.expr, part: bool) -> list[tuple[ast.expr, ast.expr]]:
@@ -355,6 +399,9 @@ def pattern_names(pattern: ast.pattern) -> list[str]:
 def _join(head: str, name: str) -> str:
     return f"{head}{name}" if not head or head.endswith(".") else f"{head}.{name}"
 
+
+_REPLACED_ACCESSORS = (".setter", ".deleter")
+"""Decorators of functions that leave reading the attribute of their name as it was."""
 
 _CLASS_METHODS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 

@@ -12,74 +12,115 @@ How a callee is written (see also `python_origins`):
 | `x.item()` where x is annotated, or came from `torch.relu`, `F.pad`, a layer... | `torch.Tensor().item` |
 | `net.half()` where net is of any class known to derive from Module | `torch.nn.Module().half` |
 | `f(x)` where f is a bare parameter | `?.__call__` |
-| a function `g` or class `Net` of the file `pkg/train.py` | `pkg.train.g`, `pkg.train.Net` |
+| a function `g` or class `Net` of the file `pkg/train.py`, through any re-export | `pkg.train.g`, `pkg.train.Net` |
+| `m(x)` in `for m in layers`, where all of `layers` are `nn.Conv2d(...)` | `torch.nn.Conv2d().__call__` |
+| `build().half()` where another file's `build` returns a module | `torch.nn.Module().half` |
+| `f(3)` after `f = partial(nn.Conv2d, bias=False)` | `torch.nn.Conv2d`, with `splat` |
 | `relu(x)` after `from torch.nn.functional import *` | `torch.nn.functional.relu`, ambiguous |
 
 A name with several possible meanings gives one Call per meaning, all of the same `order` and place, all `ambiguous`.
 A method's receiver stands in `args["self"]` as written (`Name("model")`), so that rules can ask for the same object.
-Attribute reads and writes with several meanings are `?.name`. Items of `os.environ` are the names `os.environ.KEY`.
+Attributes of one of several imports give one Reference per meaning too; of one of several values they are `?.name`.
+Items of `os.environ` are the names `os.environ.KEY`.
 The result of a call, as an argument, is `Name("torch.arange()")`; an item of x is `Name("x[]")`.
 Plain local variables give no Reference unless they are changed in place (`x += 1`, `x[0] = 1`).
 
-Time is linear in the source. Files that cannot be read or parsed come back in `skipped`, with the reason.
+All files are summarised before any is read (`python_unit`, `python_project`), so that names, return values, attributes,
+bases and constants are known across the files of one reading. Positional arguments stand under their names for
+functions and classes of the project as well. Time is linear in the source. Files that cannot be read or parsed come
+back in `skipped`, with the reason.
 """
 
 from __future__ import annotations
 
-import ast
 import gc
-import hashlib
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tensoraudit.extract.notebooks import is_notebook, read_notebook
 from tensoraudit.extract.python_files import PythonFile, Skipped, UnreadableFile, find_files, read_text
-from tensoraudit.extract.python_scopes import collect, release
-from tensoraudit.extract.python_statements import StatementReader
-from tensoraudit.extract.python_text import SourceText
+from tensoraudit.extract.python_outline import Outline
+from tensoraudit.extract.python_project import Project
+from tensoraudit.extract.python_summary import Summary
+from tensoraudit.extract.python_unit import Unit
 from tensoraudit.facts import Fact, Side
 
 __all__ = ["PythonFacts", "Skipped", "read_python", "read_python_text"]
 
-_SCOPES_PER_FILE = 1 << 18
-"""More than the definitions that fit into the largest file: the ids of two files never meet."""
+_KEPT_SOURCE = 8 << 20
+"""Characters of source whose syntax trees are kept between the two readings of a project; the trees take some 40 times
+as much. Files beyond it are parsed twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFacts:
-    """The facts of all files in the order of their paths, and the files that could not be read."""
+    """The facts of all files in the order of their paths, the files that could not be read, and those that were."""
 
     facts: list[Fact]
     skipped: list[Skipped]
     files: int = 0
     lines: int = 0
+    paths: tuple[Path, ...] = ()
 
 
 def read_python(paths: Sequence[Path], *, root: Path | None = None, side: Side = "source") -> PythonFacts:
-    """Read the Python files that `paths` name; folders are searched (see `find_files`).
+    """Read the Python files and notebooks that `paths` name; folders are searched (see `find_files`).
 
     `root` is the folder to which the paths in facts are relative and, for files outside any package, the folder from
     which modules are named. Nothing is raised for what a file contains.
     """
     facts: list[Fact] = []
-    skipped: list[Skipped] = []
-    files = lines = 0
+    read: list[Path] = []
+    lines = 0
     with _without_collector():
-        for found in find_files(paths, root):
-            if isinstance(found, Skipped):
-                skipped.append(found)
-                continue
+        found = list(find_files(paths, root))
+        units, project, skipped = _survey(found)
+        for unit in units:
             try:
-                text = read_text(found.path)
-                facts.extend(_read(text, found, side))
+                facts.extend(unit.facts(project, side))
             except UnreadableFile as error:
-                skipped.append(Skipped(found.shown, str(error)))
+                skipped.append(Skipped(unit.file.shown, str(error)))
                 continue
-            files += 1
-            lines += text.count("\n") + 1
-    return PythonFacts(facts, skipped, files, lines)
+            read.append(unit.file.path)
+            lines += unit.text.count("\n") + 1
+    return PythonFacts(facts, skipped, len(read), lines, tuple(read))
+
+
+def _survey(found: Sequence[PythonFile | Skipped]) -> tuple[list[Unit], Project, list[Skipped]]:
+    """Summarise all files, so that each can be read with the others known."""
+    outline = Outline(file.module for file in found if isinstance(file, PythonFile))
+    skipped: list[Skipped] = []
+    units: list[Unit] = []
+    summaries: list[Summary] = []
+    kept = 0
+    for file in found:
+        if isinstance(file, Skipped):
+            skipped.append(file)
+            continue
+        try:
+            text, cells, faults = _text_of(file)
+            unit = Unit(file, text, cells)
+            summaries.append(unit.summary(outline))
+        except UnreadableFile as error:
+            skipped.append(Skipped(file.shown, str(error)))
+            continue
+        skipped.extend(faults)
+        units.append(unit)
+        kept += len(text)
+        if kept > _KEPT_SOURCE:
+            unit.forget()
+    return units, Project(summaries), skipped
+
+
+def _text_of(file: PythonFile) -> tuple[str, Sequence[tuple[int, int]], list[Skipped]]:
+    """Return the text to parse and, of a notebook, where its cells begin in it and those that cannot be read."""
+    if not is_notebook(file.path):
+        return read_text(file.path), (), []
+    notebook = read_notebook(file.path)
+    faults = [Skipped(file.shown, fault.reason, fault.number, fault.line) for fault in notebook.faults]
+    return notebook.text, notebook.starts, faults
 
 
 @contextmanager
@@ -96,42 +137,8 @@ def _without_collector() -> Iterator[None]:
 
 def read_python_text(text: str, path: str = "<text>", *, side: Side = "source") -> PythonFacts:
     """Read one text, such as the example of a rule. It is a module without a name: what it defines has bare names."""
-    shown = PythonFile(Path(path), path, "")
+    unit = Unit(PythonFile(Path(path), path, ""), text)
     try:
-        return PythonFacts(_read(text, shown, side), [], 1, text.count("\n") + 1)
+        return PythonFacts(unit.facts(Outline(), side), [], 1, text.count("\n") + 1)
     except UnreadableFile as error:
         return PythonFacts([], [Skipped(path, str(error))])
-
-
-def _read(text: str, file: PythonFile, side: Side) -> list[Fact]:
-    try:
-        tree = _parse(text)
-        module = collect(tree, file.module, is_package=file.is_package)
-        try:
-            source = SourceText(file.shown, text)
-            return StatementReader(module, source, side, _first_scope(file.shown, side)).read_module(tree)
-        finally:
-            release(module)
-    except RecursionError:
-        raise UnreadableFile("nested too deeply to read") from None
-
-
-def _parse(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes and the like are the file's own business
-        try:
-            return ast.parse(text)
-        except SyntaxError as error:
-            place = f" (line {error.lineno})" if error.lineno else ""
-            raise UnreadableFile(f"not valid Python{place}: {error.msg}") from None
-        except MemoryError:
-            raise UnreadableFile("nested too deeply to parse") from None
-        except (ValueError, OverflowError) as error:
-            raise UnreadableFile(f"not valid Python: {error}") from None
-
-
-def _first_scope(path: str, side: Side) -> int:
-    """Return where the scope ids of a file begin: the same in every run, and apart for every file and side, so that
-    facts read one by one can be put together."""
-    digest = hashlib.blake2b(f"{side}\0{path}".encode("utf-8", "surrogatepass"), digest_size=5).digest()
-    return (int.from_bytes(digest) >> 5) * _SCOPES_PER_FILE  # 53 bits in all: exact in JSON too

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tensoraudit.extract.python_annotations import instances
 from tensoraudit.extract.python_expressions import OPERATORS, ExpressionReader, Seen, otherwise
 from tensoraudit.extract.python_flow import Changes, Flow, merge
-from tensoraudit.extract.python_inference import arithmetic
-from tensoraudit.extract.python_origins import UNKNOWN
+from tensoraudit.extract.python_kinds import arithmetic
+from tensoraudit.extract.python_origins import MOST_CANDIDATES, UNKNOWN, Bound, is_path, unite
 from tensoraudit.extract.python_scopes import (
-    Bound,
     ClassTable,
     FunctionNode,
     FunctionTable,
@@ -20,11 +20,13 @@ from tensoraudit.extract.python_scopes import (
     absolute,
     pairs,
     pattern_names,
-    target_text,
 )
 from tensoraudit.extract.python_text import SourceText
 from tensoraudit.extract.python_values import unknown
+from tensoraudit.extract.python_written import target_text
 from tensoraudit.facts import Block, ClassDef, Fact, Import, Name, Scope, Side, Site
+
+NOT_NARROWED: Changes = {}
 
 Branch = tuple[Changes, bool]
 """What a branch left its names at, and whether it ended in `return` or `raise`."""
@@ -129,8 +131,9 @@ class StatementReader(ExpressionReader):
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             local = alias.asname or alias.name.partition(".")[0]
-            self.flow.set(local, Bound((alias.name if alias.asname else local,)))
-            self.facts.append(Import(alias.name, (local,), self.scope, self.source.site(node), self.side))
+            name = self.module.located(alias.name)
+            self.flow.set(local, self.imported(name if alias.asname else self.module.located(local)))
+            self.facts.append(Import(name, (local,), self.scope, self.source.site(node), self.side))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = absolute(self.module, node.module, node.level)
@@ -139,19 +142,45 @@ class StatementReader(ExpressionReader):
         prefix = module if module.endswith(".") else f"{module}."
         for alias in node.names:
             if alias.name != "*":
-                name = f"{prefix}{alias.name}"
-                self.flow.set(alias.asname or alias.name, Bound((name,)))
-                self.refer(node, name)
+                bound = self.imported(f"{prefix}{alias.name}")
+                self.flow.set(alias.asname or alias.name, bound)
+                named = any(map(is_path, bound.origins))
+                self.refer(node, bound.origins if named else (f"{prefix}{alias.name}",))
+
+    def imported(self, name: str) -> Bound:
+        """Return what an imported name stands for."""
+        world = self.module.world
+        return Bound(world.canonical((name,)), world.constant(name))
 
     # branches
 
-    def branch(self, statements: Sequence[ast.stmt], *blocks: Block) -> Branch:
-        """Read one branch; leave the names as they were before it."""
+    def branch(self, statements: Sequence[ast.stmt], block: Block, narrowed: Changes = NOT_NARROWED) -> Branch:
+        """Read one branch, in which the names of `narrowed` are known better; leave the names as they were before."""
         mark, outer = self.flow.mark(), self.blocks
-        self.blocks = (*outer, *blocks)
+        self.blocks = (*outer, block)
+        for name, bound in narrowed.items():
+            self.flow.set(name, bound)
         ended = self.body(statements)
         self.blocks = outer
-        return self.flow.undo(mark), ended
+        changes = self.flow.undo(mark)
+        for name, bound in narrowed.items():
+            if changes[name] is bound:
+                del changes[name]
+        return changes, ended
+
+    def narrowed(self, condition: ast.expr) -> Changes:
+        """Return what names stand for where `condition` holds: `isinstance(x, C)` tells of a name of which nothing was
+        known."""
+        found: Changes = {}
+        both = isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And)
+        for part in condition.values if both else [condition]:  # type: ignore[attr-defined]
+            if isinstance(part, ast.Call) and target_text(part.func) == "isinstance" and len(part.args) == 2:
+                subject, classes = part.args
+                if isinstance(subject, ast.Name) and self.look_up(subject.id).origins == UNKNOWN:
+                    nodes = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+                    groups = self.inference.all_of(nodes[: MOST_CANDIDATES + 1], self.table)
+                    found[subject.id] = Bound(unite(list(map(instances, groups))))
+        return found
 
     def join(self, branches: Sequence[Branch], *, complete: bool) -> bool:
         """Continue after `branches`; tell whether all of them ended and none can be skipped."""
@@ -166,7 +195,7 @@ class StatementReader(ExpressionReader):
         while len(rest) == 1 and isinstance(rest[0], ast.If):
             current = rest[0]
             blocks.append(self.test("if", current, current.test))
-            branches.append(self.branch(current.body, blocks[-1]))
+            branches.append(self.branch(current.body, blocks[-1], self.narrowed(current.test)))
             rest = current.orelse
         if rest:
             branches.append(self.branch(rest, otherwise(blocks)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 from tensoraudit.facts import Site
@@ -16,11 +18,15 @@ LONGEST_SEGMENT = 200
 
 
 class SourceText:
-    """A file as text, with line ends already `\\n`."""
+    """A file as text, with line ends already `\\n`.
 
-    def __init__(self, path: str, text: str) -> None:
+    `cells` are (first line, number) of a notebook's cells in the text, in order: places are then within their cell.
+    """
+
+    def __init__(self, path: str, text: str, cells: Sequence[tuple[int, int]] = ()) -> None:
         self.path = path
         self.text = text
+        self._cells = cells
         self._lines: list[bytes] = []
         self._wide_lines: dict[int, list[int]] = {} if text.isascii() else self._find_wide_lines()
 
@@ -37,7 +43,14 @@ class SourceText:
         start, end = node.col_offset, node.end_col_offset or node.col_offset
         if self._wide_lines:
             start, end = self._characters(line, start), self._characters(end_line, end)
+        if self._cells:
+            return self._in_cell(line, start + 1, end_line, end + 1)
         return Site(self.path, line, start + 1, end_line, end + 1)
+
+    def _in_cell(self, line: int, column: int, end_line: int, end_column: int) -> Site:
+        first, number = self._cells[max(0, bisect_right(self._cells, line, key=lambda cell: cell[0]) - 1)]
+        before = first - 1
+        return Site(self.path, line - before, column, end_line - before, end_column, cell=number)
 
     def _find_wide_lines(self) -> dict[int, list[int]]:
         return {number: [] for number, line in enumerate(self.lines, 1) if not line.isascii()}

@@ -20,6 +20,9 @@ MOST_ITEMS: Final = 1000
 LONGEST_TEXT: Final = 10_000
 """Characters (or bytes) of a constant that a fact keeps."""
 
+_MOST_JOINED: Final = 64
+"""Items of a tuple that is put together by `+`: each step walks all of them."""
+
 _LARGEST_EXPONENT: Final = 128
 _LARGEST_NUMBER: Final = 2.0**200
 
@@ -96,39 +99,47 @@ def is_transparent(value: Any) -> bool:
     return value is not None and not isinstance(value, Name | Unknown)
 
 
-def literal(node: ast.expr) -> Any:
-    """Return the number, text, tuple or dict that `node` writes down without using any name, else None."""
+Named = Callable[[ast.expr], Any]
+"""What a name or dotted name stands for, None when that is no constant."""
+
+
+def literal(node: ast.expr, named: Named = lambda _: None) -> Any:
+    """Return the number, text, tuple or dict that `node` writes down, using only names that `named` knows, else
+    None."""
     if isinstance(node, ast.Constant):
         value = constant(node.value)
         return None if isinstance(value, Unknown) else value
+    if isinstance(node, ast.Name | ast.Attribute):
+        return named(node)
     if isinstance(node, ast.UnaryOp):
-        return _known(unary(node.op, literal(node.operand)))
+        return _known(unary(node.op, literal(node.operand, named)))
     if isinstance(node, ast.BinOp):
-        return _literal_arithmetic(node)
+        return _literal_arithmetic(node, named)
     if isinstance(node, ast.Tuple | ast.List):
-        return _literal_items(node.elts)
+        return _literal_items(node.elts, named)
     if isinstance(node, ast.Dict) and None not in node.keys:
-        keys, values = _literal_items([key for key in node.keys if key is not None]), _literal_items(node.values)
+        keys = _literal_items([key for key in node.keys if key is not None], named)
+        values = _literal_items(node.values, named)
         return None if keys is None or values is None else _known(mapping(keys, values))
     return None
 
 
-def _literal_arithmetic(node: ast.BinOp) -> Any:
+def _literal_arithmetic(node: ast.BinOp, named: Named) -> Any:
     chain = [node]
     while isinstance(chain[-1].left, ast.BinOp):  # 1 + 1 + 1 + ... is long, not deep
         chain.append(chain[-1].left)
-    value = literal(chain[-1].left)
+    value = literal(chain[-1].left, named)
     for step in reversed(chain):
-        value = binary(step.op, value, literal(step.right))
+        value = binary(step.op, value, literal(step.right, named))
     return _known(value)
 
 
-def _literal_items(nodes: Sequence[ast.expr]) -> tuple[Any, ...] | None:
+def _literal_items(nodes: Sequence[ast.expr], named: Named) -> tuple[Any, ...] | None:
     if len(nodes) > MOST_ITEMS:
         return None
     items = []
     for node in nodes:
-        value = literal(node)
+        value = literal(node, named)
         if value is None and not (isinstance(node, ast.Constant) and node.value is None):
             return None
         items.append(value)
@@ -154,7 +165,10 @@ _GROWING: Final = (ast.Pow, ast.LShift)
 
 
 def binary(op: ast.operator, left: Any, right: Any) -> Any:
-    """Return the result of arithmetic on two known numbers, else Unknown."""
+    """Return the result of arithmetic on two known numbers, or of putting two texts or tuples together, else
+    Unknown."""
+    if isinstance(op, ast.Add) and type(left) is type(right) and isinstance(left, str | tuple):
+        return _joined(left, right)
     apply = _BINARY.get(type(op))
     if apply is None or not _is_number(left) or not _is_number(right):
         return REASONS[ast.BinOp]
@@ -165,6 +179,12 @@ def binary(op: ast.operator, left: Any, right: Any) -> Any:
     except (ArithmeticError, TypeError, ValueError):
         return REASONS[ast.BinOp]
     return result if not isinstance(result, complex) and abs(result) < _LARGEST_NUMBER else REASONS[ast.BinOp]
+
+
+def _joined(left: Any, right: Any) -> Any:
+    if isinstance(left, str):
+        return constant(left + right) if len(left) + len(right) <= LONGEST_TEXT else TOO_LARGE
+    return display(left + right) if len(left) + len(right) <= _MOST_JOINED else TOO_LARGE
 
 
 def unary(op: ast.unaryop, operand: Any) -> Any:

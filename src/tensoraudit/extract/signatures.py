@@ -1,152 +1,155 @@
-"""Names of positional parameters, so that `torch.load(f, "cpu")` reads like `torch.load(f, map_location="cpu")`.
+"""How callables take their arguments, version by version, so that `torch.load(f, "cpu")` reads like
+`torch.load(f, map_location="cpu")` and a rule can ask what leaving an argument out means.
 
-One table, one line per callable, in the order of the parameters of torch 2.13, onnx 1.23, onnxruntime 1.31, onnxsim 0.8
-and onnxconverter-common 1.16; a slow test compares it with `inspect.signature` and torch's stubs where they are
-installed. Parameters after `*` are keywords only and need no entry. Methods stand under their receiver's origin
-(`torch.Tensor().index_put_`) without `self`.
+When source is read nobody knows yet which version will run it. So a position gets a name only where all versions agree
+that take as many positional arguments as the call has: `torch.onnx.export(m, x, f, True)` must be one of the versions
+whose fourth parameter is `export_params`. Where they do not agree the argument stays under its index alone. Defaults
+are asked for later, with the version that is installed.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
 
-_CONV = "in_channels out_channels kernel_size stride padding dilation groups bias padding_mode device dtype"
-_CONV_TRANSPOSE = (
-    "in_channels out_channels kernel_size stride padding output_padding groups bias dilation padding_mode device dtype"
-)
-_MAX_POOL = "kernel_size stride padding dilation return_indices ceil_mode"
-_BATCH_NORM = "num_features eps momentum affine track_running_stats device dtype"
-_FUNCTIONAL_MAX_POOL = "input kernel_size stride padding dilation ceil_mode return_indices"
-_DROPOUT = "p inplace"
-_FUNCTIONAL_DROPOUT = "input p training inplace"
+from tensoraudit.extract.signatures_table import SIGNATURES
+from tensoraudit.facts import ABSENT, Name, Unknown
+from tensoraudit.facts.signature import Parameter, Signature
 
-_TABLE: Final = {
-    "torch.load": "f map_location pickle_module",
-    "torch.serialization.load": "f map_location pickle_module",
-    "torch.save": "obj f pickle_module pickle_protocol _use_new_zipfile_serialization",
-    "torch.compile": "model",
-    "torch.manual_seed": "seed",
-    "torch.tensor": "data",
-    "torch.div": "input other",
-    "torch.floor_divide": "input other",
-    "torch.bernoulli": "input",
-    "torch.index_put": "input indices values accumulate",
-    "torch.index_add": "input dim index source",
-    "torch.scatter_add": "input dim index src",
-    "torch.stft": "input n_fft hop_length win_length window center pad_mode normalized onesided return_complex",
-    "torch.export.export": "mod args kwargs",
-    "torch.jit.trace": "func example_inputs optimize check_trace check_inputs check_tolerance strict",
-    "torch.jit.script": "obj optimize",
-    "torch.jit.save": "m f",
-    "torch.jit.load": "f map_location",
-    "torch.onnx.export": "model args f",
-    "torch.utils.checkpoint.checkpoint": "function",
-    "torch.utils.checkpoint.checkpoint_sequential": "functions segments input use_reentrant",
-    "torch.autocast": "device_type dtype enabled cache_enabled",
-    "torch.nn.Linear": "in_features out_features bias device dtype",
-    "torch.nn.Conv1d": _CONV,
-    "torch.nn.Conv2d": _CONV,
-    "torch.nn.Conv3d": _CONV,
-    "torch.nn.ConvTranspose1d": _CONV_TRANSPOSE,
-    "torch.nn.ConvTranspose2d": _CONV_TRANSPOSE,
-    "torch.nn.ConvTranspose3d": _CONV_TRANSPOSE,
-    "torch.nn.AvgPool1d": "kernel_size stride padding ceil_mode count_include_pad",
-    "torch.nn.AvgPool2d": "kernel_size stride padding ceil_mode count_include_pad divisor_override",
-    "torch.nn.AvgPool3d": "kernel_size stride padding ceil_mode count_include_pad divisor_override",
-    "torch.nn.MaxPool1d": _MAX_POOL,
-    "torch.nn.MaxPool2d": _MAX_POOL,
-    "torch.nn.MaxPool3d": _MAX_POOL,
-    "torch.nn.AdaptiveAvgPool2d": "output_size",
-    "torch.nn.Upsample": "size scale_factor mode align_corners recompute_scale_factor",
-    "torch.nn.BatchNorm1d": _BATCH_NORM,
-    "torch.nn.BatchNorm2d": _BATCH_NORM,
-    "torch.nn.BatchNorm3d": _BATCH_NORM,
-    "torch.nn.GroupNorm": "num_groups num_channels eps affine device dtype",
-    "torch.nn.LayerNorm": "normalized_shape eps elementwise_affine bias device dtype",
-    "torch.nn.Embedding": (
-        "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq sparse "
-        "_weight _freeze device dtype"
-    ),
-    "torch.nn.Dropout": _DROPOUT,
-    "torch.nn.Dropout1d": _DROPOUT,
-    "torch.nn.Dropout2d": _DROPOUT,
-    "torch.nn.Dropout3d": _DROPOUT,
-    "torch.nn.AlphaDropout": _DROPOUT,
-    "torch.nn.GELU": "approximate",
-    "torch.nn.Softmax": "dim",
-    "torch.nn.LogSoftmax": "dim",
-    "torch.nn.MultiheadAttention": (
-        "embed_dim num_heads dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype"
-    ),
-    "torch.nn.functional.dropout": _FUNCTIONAL_DROPOUT,
-    "torch.nn.functional.dropout1d": _FUNCTIONAL_DROPOUT,
-    "torch.nn.functional.dropout2d": _FUNCTIONAL_DROPOUT,
-    "torch.nn.functional.dropout3d": _FUNCTIONAL_DROPOUT,
-    "torch.nn.functional.alpha_dropout": _FUNCTIONAL_DROPOUT,
-    "torch.nn.functional.interpolate": ("input size scale_factor mode align_corners recompute_scale_factor antialias"),
-    "torch.nn.functional.grid_sample": "input grid mode padding_mode align_corners",
-    "torch.nn.functional.gelu": "input",
-    "torch.nn.functional.softmax": "input dim _stacklevel dtype",
-    "torch.nn.functional.embedding": "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse",
-    "torch.nn.functional.scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal",
-    "torch.nn.functional.layer_norm": "input normalized_shape weight bias eps",
-    "torch.nn.functional.batch_norm": "input running_mean running_var weight bias training momentum eps",
-    "torch.nn.functional.pad": "input pad mode value",
-    "torch.nn.functional.conv1d": "input weight bias stride padding dilation groups",
-    "torch.nn.functional.conv2d": "input weight bias stride padding dilation groups",
-    "torch.nn.functional.conv3d": "input weight bias stride padding dilation groups",
-    "torch.nn.functional.avg_pool2d": "input kernel_size stride padding ceil_mode count_include_pad divisor_override",
-    "torch.nn.functional.max_pool1d": _FUNCTIONAL_MAX_POOL,
-    "torch.nn.functional.max_pool2d": _FUNCTIONAL_MAX_POOL,
-    "torch.nn.functional.max_pool3d": _FUNCTIONAL_MAX_POOL,
-    "torch.Tensor().index_put": "indices values accumulate",
-    "torch.Tensor().index_put_": "indices values accumulate",
-    "torch.Tensor().index_add": "dim index source",
-    "torch.Tensor().index_add_": "dim index source",
-    "torch.Tensor().scatter": "dim index src",
-    "torch.Tensor().scatter_": "dim index src",
-    "torch.Tensor().scatter_add": "dim index src",
-    "torch.Tensor().scatter_add_": "dim index src",
-    "torch.Tensor().scatter_reduce": "dim index src reduce",
-    "torch.Tensor().scatter_reduce_": "dim index src reduce",
-    "torch.Tensor().masked_fill": "mask value",
-    "torch.Tensor().masked_fill_": "mask value",
-    "torch.Tensor().bernoulli_": "p",
-    "onnx.load": "f format load_external_data",
-    "onnx.save": "proto f format",
-    "onnx.checker.check_model": "model full_check skip_opset_compatibility_check check_custom_domain",
-    "onnx.helper.make_model": "graph",
-    "onnx.helper.make_opsetid": "domain version",
-    "onnx.helper.make_node": "op_type inputs outputs name doc_string domain overload",
-    "onnx.shape_inference.infer_shapes": "model check_type strict_mode data_prop",
-    "onnx.version_converter.convert_version": "model target_version",
-    "onnxruntime.InferenceSession": "path_or_bytes sess_options providers provider_options",
-    "onnxruntime.InferenceSession().run": "output_names input_feed run_options",
-    "onnxruntime.quantization.quantize_static": (
-        "model_input model_output calibration_data_reader quant_format op_types_to_quantize per_channel"
-    ),
-    "onnxsim.simplify": "model check_n",
-    "onnxconverter_common.float16.convert_float_to_float16": (
-        "model min_positive_val max_finite_val keep_io_types disable_shape_infer op_block_list node_block_list"
-    ),
+PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-silicon"),
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos"),
+    "onnxconverter_common": ("onnxconverter-common",),
 }
+"""The distributions that bring a module, where their name is not the module's."""
 
-POSITIONAL: Final = {name: tuple(parameters.split()) for name, parameters in _TABLE.items()}
-"""Dotted callee to the names of its positional parameters, in order."""
+_WORD: Final = re.compile(r"(?P<name>\*|\w+)(?:=(?P<defaults>[^@]+))?(?:@(?P<since>[\d.]+))?(?:@<(?P<until>[\d.]+))?")
+_CHANGED: Final = re.compile(r"\|([\d.]+):")
 
-_TENSOR = "torch.Tensor()."
-_BY_METHOD: Final = {
-    name.removeprefix(_TENSOR): names for name, names in POSITIONAL.items() if name.startswith(_TENSOR)
-}
+_Release = tuple[int, ...]
+
+_TENSOR: Final = "torch.Tensor()."
+_BY_METHOD: Final = {name.removeprefix(_TENSOR): name for name in SIGNATURES if name.startswith(_TENSOR)}
 
 
-def positional(callee: str) -> tuple[str, ...]:
-    """Return the parameter names of `callee` in order; () when it is not in the table.
+@cache
+def signatures(callee: str) -> tuple[Signature, ...]:
+    """Return the signatures of `callee`, the oldest first; () when it is not in the table."""
+    words = [_word(text) for text in SIGNATURES.get(callee, "").split()]
+    if not words:
+        return ()
+    bounds = sorted({version for word in words for version in _versions(word)}, key=release)
+    ranges = zip([None, *bounds], [*bounds, None], strict=True)
+    return tuple(Signature(callee, tuple(_parameters(words, since)), since, until) for since, until in ranges)
+
+
+def positional(callee: str, given: int = 0) -> tuple[str, ...]:
+    """Return the parameter names of `callee` in order, "" where versions that take `given` positional arguments do not
+    agree; () when it is not in the table.
 
     On a receiver that is not known, the tensor methods of the table are taken by their name: no other common class has
     a method called `index_put_` or `scatter_add_`.
     """
-    known = POSITIONAL.get(callee)
-    if known is None and callee.startswith(("?.", "self.")):
-        known = _BY_METHOD.get(callee.rpartition(".")[2])
-    return known or ()
+    if callee not in SIGNATURES:
+        if not callee.startswith(("?.", "self.")):
+            return ()
+        callee = _BY_METHOD.get(callee.rpartition(".")[2], "")
+    return _agreed(callee, given)
+
+
+@cache
+def _agreed(callee: str, given: int) -> tuple[str, ...]:
+    names = list(dict.fromkeys(signature.positional for signature in signatures(callee)))
+    if len(names) < 2:
+        return names[0] if names else ()
+    fitting = [each for each in names if len(each) >= given] or names
+    columns = ({each[index] for each in fitting if index < len(each)} for index in range(max(map(len, fitting))))
+    return tuple(column.pop() if len(column) == 1 else "" for column in columns)
+
+
+def default(callee: str, names: Collection[str], version: str | None) -> Any:
+    """Return what leaving out the parameter means that has one of `names`, in a version of the package.
+
+    ABSENT when that version has no such parameter; Unknown when the table does not say, or when the version is not
+    known (None) and versions differ.
+    """
+    versions = signatures(callee)
+    if version is not None:
+        versions = tuple(each for each in versions if _holds(each, version))
+    found = [_default_of(each, names) for each in versions]
+    if not found:
+        return Unknown(f"the parameters of {callee} are not known")
+    if any(value != found[0] or type(value) is not type(found[0]) for value in found):
+        return Unknown(f"the default depends on the version of {callee.partition('.')[0]}")
+    return found[0]
+
+
+def packages(callee: str) -> tuple[str, ...]:
+    """Return the distributions that may bring a callable."""
+    root = callee.partition(".")[0]
+    return PACKAGES.get(root, (root,))
+
+
+def release(version: str) -> _Release:
+    """Return the numbers of a version to compare by; a pre-release counts as its release, whose defaults it has."""
+    numbers = re.match(r"\D*(\d+(?:\.\d+)*)", version)
+    parts = [int(part) for part in numbers[1].split(".")] if numbers else []
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def _holds(signature: Signature, version: str) -> bool:
+    own = release(version)
+    return (signature.since is None or release(signature.since) <= own) and (
+        signature.until is None or own < release(signature.until)
+    )
+
+
+def _default_of(signature: Signature, names: Collection[str]) -> Any:
+    parameter = next((each for each in signature.parameters if each.name in names), None)
+    if parameter is None:
+        return ABSENT
+    if parameter.default is ABSENT:
+        return Unknown(f"what leaving out {parameter.name} means is not known")
+    return parameter.default
+
+
+def _word(text: str) -> re.Match[str]:
+    match = _WORD.fullmatch(text)
+    assert match is not None, text
+    return match
+
+
+def _versions(word: re.Match[str]) -> Iterator[str]:
+    yield from (word[key] for key in ("since", "until") if word[key])
+    yield from _CHANGED.findall(word["defaults"] or "")
+
+
+def _parameters(words: list[re.Match[str]], since: str | None) -> Iterator[Parameter]:
+    """Yield the parameters of the version `since`; None is the oldest."""
+    own, by_name = release(since or ""), False
+    for word in words:
+        if (word["since"] and own < release(word["since"])) or (word["until"] and own >= release(word["until"])):
+            continue
+        if word["name"] == "*":
+            by_name = True
+        else:
+            yield Parameter(word["name"], _value(word["defaults"], own), not by_name)
+
+
+def _value(defaults: str | None, own: _Release) -> Any:
+    if defaults is None:
+        return ABSENT
+    first, *changes = _CHANGED.split(defaults)
+    value = first
+    for since, later in zip(changes[::2], changes[1::2], strict=True):
+        if own >= release(since):
+            value = later
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        return Name(value)

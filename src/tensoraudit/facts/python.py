@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensoraudit.facts.record import record
 from tensoraudit.facts.site import Side, Site
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """A module, class or function body. `name` is dotted from the module (`Net.forward`).
 
@@ -25,7 +25,7 @@ class Scope:
     at: Site
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """An enclosing with / loop / if / try of a fact. `names` are the resolved names in its head
     (the callee of a `with`, every name read by an `if` or loop test)."""
@@ -36,7 +36,7 @@ class Block:
     at: Site
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """A call. `callee` is resolved through imports: `torch.load`; `torch.optim.Adam().step` for a method on a value
     made by a known call; `self.conv` on the instance; `?.half` when the receiver is unknown.
@@ -44,6 +44,8 @@ class Call:
     `args`: positional arguments under their index (0, 1, ...) and under their parameter name where a signature is
     known; keywords under their name. A value is a Python constant, a tuple / dict of such, a `Name`, or `Unknown`.
     `splat` is true when `*args` or `**kwargs` are passed, so that a missing argument is unknown, not absent.
+    `written` is the callee as the source writes it: `self.cache.add_`, `x.half`; a call or an item before a dot shows
+    as `name().m`, `name[].m`, any other expression as `?.m`.
     """
 
     callee: str
@@ -56,16 +58,17 @@ class Call:
     side: Side
     assigned: str | None = None
     ambiguous: bool = False
+    written: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Name:
     """The value of an argument that is a (resolved) dotted name: `torch.float16`, `self.training`, `x`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Import:
     """An import of `module` (dotted, absolute), with the local names it binds."""
 
@@ -76,12 +79,12 @@ class Import:
     side: Side
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reference:
     """A dotted name or operator that is read or written: `np.bool`, `torch.backends.cuda.matmul.allow_tf32`, `self.n`.
 
     `store` is "set", "augment" or "item" (subscript assignment) when it is written, None when read. `value` is what is
-    assigned, as in `Call.args`.
+    assigned, as in `Call.args`. A name with several possible imports gives one Reference per meaning, all `ambiguous`.
     """
 
     name: str
@@ -92,9 +95,10 @@ class Reference:
     order: int
     at: Site
     side: Side
+    ambiguous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operation:
     """A binary operator, comparison, or statement test: `op` is `//`, `%`, `>>`, `if`, `while`, `for`, `assert`.
 
@@ -111,7 +115,7 @@ class Operation:
     side: Side
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClassDef:
     """A class with its resolved bases and the names of its methods."""
 

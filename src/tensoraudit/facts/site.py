@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from tensoraudit.facts.record import record
 
 Side = Literal["source", "target", "both"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
-    """A place to show a user. Lines and columns count from 1; what does not apply is None."""
+    """A place to show a user. Lines and columns count from 1; what does not apply is None.
+
+    `cell` is the number of a notebook's cell, from 1 over all cells of any kind; `line` then counts within the cell.
+    """
 
     path: str | None = None
     line: int | None = None
@@ -20,6 +24,7 @@ class Site:
     node: str | None = None
     tensor: str | None = None
     variable: str | None = None
+    cell: int | None = None
 
 
 NOWHERE = Site()

@@ -112,6 +112,7 @@ class FactStore:
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._by_kind: dict[str, list[Fact]] = defaultdict(list)
+        self._derived: set[int] = set()
         self._keyed: dict[tuple[str, str], dict[str, list[Fact]]] = {}
         self._placed: dict[str, dict[str | None, dict[str, list[Fact]]]] = {}
         self._code: CodeIndex | None = None
@@ -119,10 +120,13 @@ class FactStore:
         self._files: dict[tuple[str, str], frozenset[str]] | None = None
         self.add(facts)
 
-    def add(self, facts: Iterable[Fact]) -> None:
-        """Add facts of any kinds."""
+    def add(self, facts: Iterable[Fact], *, derived: bool = False) -> None:
+        """Add facts of any kinds. A derived Node stands for others: it sees the edges of its graph and is none itself,
+        or the node behind it would have a second reader."""
         changed = set()
         for fact in facts:
+            if derived:
+                self._derived.add(id(fact))
             kind = KINDS[type(fact)]
             self._by_kind[kind].append(fact)
             changed.add(kind)
@@ -184,7 +188,8 @@ class FactStore:
     def graphs(self) -> GraphIndex:
         """The edges of all graphs."""
         if self._graphs is None:
-            self._graphs = GraphIndex(self.of("node"), self.of("value"))
+            nodes = (node for node in self.of("node") if id(node) not in self._derived)
+            self._graphs = GraphIndex(nodes, self.of("value"))
         return self._graphs
 
     def files_beside(self, tensor: Tensor) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Find `# tensoraudit: ignore[...]` comments in Python source, and the statement that each stands in.
+"""Find `# tensoraudit: ignore[...]` comments in Python source and notebooks, and the statement that each stands in.
 
 Reads text only; it must not know findings or rules.
 """
@@ -10,12 +10,16 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
+from tensoraudit.extract.notebooks import is_notebook, read_notebook
+from tensoraudit.extract.python_files import UnreadableFile, read_text
 from tensoraudit.facts import Site
 from tensoraudit.findings.suppress import Suppression
 
-_COMMENT = re.compile(r"#\s*tensoraudit:\s*(?P<kind>file-ignore|ignore)\b(?:\[(?P<rules>[^\]]*)\])?(?P<reason>.*)")
+_COMMENT = re.compile(r"#\s*tensoraudit:\s*(?P<kind>[\w-]+)(?:\[(?P<rules>[^\]]*)\])?(?P<reason>.*)")
+_KINDS = ("ignore", "file-ignore")
 MARK = "tensoraudit:"
 
 
@@ -26,39 +30,51 @@ def read_comments(files: Iterable[tuple[Path, str]]) -> list[Suppression]:
 
 def _read_file(path: Path, shown: str) -> list[Suppression]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        if is_notebook(path):
+            cells = read_notebook(path).cells
+            return [each for cell in cells for each in comments_in(cell.text, shown, cell.number)]
+        return comments_in(read_text(path), shown)
+    except UnreadableFile:
         return []
-    return comments_in(text, shown) if MARK in text else []
 
 
-def comments_in(text: str, shown: str) -> list[Suppression]:
-    """Return the suppressions in one source text."""
+def comments_in(text: str, shown: str, cell: int | None = None) -> list[Suppression]:
+    """Return the suppressions in one source text, or in the text of one cell."""
+    if MARK not in text:
+        return []
     spans = sorted(_statements(text), key=lambda span: span[1] - span[0])
-    return [_suppression(match, line, shown, spans) for line, match in _comments(text)]
+    return [_suppression(match, Site(path=shown, line=line, cell=cell), spans) for line, match in _comments(text)]
 
 
 def _comments(text: str) -> Iterator[tuple[int, re.Match[str]]]:
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and (match := _COMMENT.match(token.string)):
+            if token.type == tokenize.COMMENT and (match := _COMMENT.match(token.string)) and _is_meant(match):
                 yield token.start[0], match
     except (tokenize.TokenError, SyntaxError):
         return  # what stands before the fault has been read
 
 
-def _suppression(match: re.Match[str], line: int, shown: str, spans: list[tuple[int, int]]) -> Suppression:
-    rules = tuple(rule.strip() for rule in (match["rules"] or "").split(",") if rule.strip())
+def _is_meant(match: re.Match[str]) -> bool:
+    """Tell whether a comment is a suppression, or a misspelt one, which is kept to be reported: it silences nothing."""
+    return bool(get_close_matches(match["kind"].lower(), _KINDS, n=1))
+
+
+def _suppression(match: re.Match[str], at: Site, spans: list[tuple[int, int]]) -> Suppression:
+    line = at.line or 1
+    named = (match["rules"] or "") if match["kind"] in _KINDS else ""
+    rules = tuple(rule.strip() for rule in named.split(",") if rule.strip())
     whole_file = match["kind"] == "file-ignore"
     start, end = next(((s, e) for s, e in spans if s <= line <= e), (line, line))
     return Suppression(
         rules,
         match["reason"].strip(" \t:-"),
         "comment",
-        at=Site(path=shown, line=line),
-        path=shown,
+        at=at,
+        path=at.path,
         line=None if whole_file else start,
         end_line=None if whole_file else end,
+        cell=at.cell,
     )
 
 

@@ -80,7 +80,7 @@ def _merge_repeated(findings: Iterable[Finding]) -> list[Finding]:
 
 def _identity(finding: Finding) -> object:
     where = finding.where
-    place = (where.path, where.line, where.column) if where.line is not None else frozenset(names_of(where))
+    place = (where.path, where.cell, where.line, where.column) if where.line is not None else frozenset(names_of(where))
     # Without a place nothing tells two findings of one rule apart but what they say.
     return (finding.rule, finding.target, place or (where.path, finding.message))
 

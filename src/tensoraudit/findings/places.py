@@ -15,7 +15,7 @@ _SOURCE_LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+)(?::.*)?", re.DOTALL)
 def names_of(where: Site) -> Iterator[tuple[Any, ...]]:
     """Yield everything that a place can be recognised by; nothing for a place that says nothing."""
     if where.line is not None:
-        yield ("line", where.path, where.line)
+        yield ("line", where.path, where.cell, where.line)
     # A graph's file lies in another folder at each run, and two routes write two files: the name is what counts.
     for kind in ("node", "tensor", "variable"):
         name = getattr(where, kind)
@@ -43,7 +43,9 @@ def parse_source_line(text: str) -> tuple[str, int] | None:
 
 def on_line(where: Site, path: str, line: int) -> bool:
     """Tell whether a place covers a line of a file; of two paths one may be relative."""
-    if where.line is None or where.path is None or not where.line <= line <= (where.end_line or where.line):
+    if where.line is None or where.path is None or where.cell is not None:
+        return False
+    if not where.line <= line <= (where.end_line or where.line):
         return False
     first, second = PurePath(where.path).parts, PurePath(path).parts
     shorter = min(len(first), len(second))

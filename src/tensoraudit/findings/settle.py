@@ -16,6 +16,7 @@ from tensoraudit.facts import Measurement, Site
 from tensoraudit.facts.store import FactStore
 from tensoraudit.findings.finding import Finding, Layer, Severity, State
 from tensoraudit.language.confirm import Settled, settle_confirm
+from tensoraudit.language.edits import fix_text
 from tensoraudit.language.engine import Match
 from tensoraudit.language.kleene import UNKNOWN
 
@@ -65,7 +66,7 @@ def _finding(match: Match, settled: Settled | None, target: str, relocate: Reloc
         message=match.message,
         why=rule.why,
         remedy=rule.remedy,
-        fix=rule.fix_text,
+        fix=fix_text(match),
         references=rule.references,
         evidence=_evidence(match, settled),
         fingerprint=match.fingerprint,

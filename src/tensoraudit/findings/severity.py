@@ -47,6 +47,7 @@ def order_key(finding: Finding) -> tuple[object, ...]:
         finding.rule,
         finding.target,
         where.path or "",
+        where.cell or 0,
         where.line or 0,
         where.column or 0,
         where.node or "",

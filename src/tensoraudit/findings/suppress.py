@@ -18,7 +18,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from tensoraudit.errors import ConfigError
+from tensoraudit.errors import ConfigError, did_you_mean
 from tensoraudit.facts import Site
 from tensoraudit.findings.finding import Finding, Layer, Severity, State
 from tensoraudit.findings.result import Suppressed
@@ -54,8 +54,9 @@ NOWHERE: Final = Site()
 class Suppression:
     """One suppression: rules, place and reason.
 
-    `line` to `end_line` is the statement of a comment; no line means the whole file. `pattern` is a glob over path,
-    node, tensor and variable (configuration only). `until` is its last day. `by` says where it stands.
+    `line` to `end_line` is the statement of a comment, within the `cell` of a notebook; no line means the whole file.
+    `pattern` is a glob over path, node, tensor and variable (configuration only). `until` is its last day. `by` says
+    where it stands.
     """
 
     rules: tuple[str, ...]
@@ -65,6 +66,7 @@ class Suppression:
     path: str | None = None
     line: int | None = None
     end_line: int | None = None
+    cell: int | None = None
     pattern: str | None = None
     until: date | None = None
 
@@ -77,7 +79,9 @@ class Suppression:
         if self.line is None:
             return self.path in {None, where.path}
         # The finding's first line decides: a comment inside a function does not speak of the whole function.
-        return where.path == self.path and where.line in range(self.line, (self.end_line or self.line) + 1)
+        if (where.path, where.cell) != (self.path, self.cell):
+            return False
+        return where.line in range(self.line, (self.end_line or self.line) + 1)
 
 
 def read_config(entries: Iterable[Mapping[str, Any]]) -> list[Suppression]:
@@ -161,7 +165,8 @@ def _by_whom(finding: Finding, working: list[Suppression], known: Mapping[str, s
 
 
 def _fault(each: Suppression, known: Mapping[str, str], today: date) -> list[Finding]:
-    faults = [_finding("SUP-002", each, f"{rule!r} is no rule") for rule in each.rules if rule not in known]
+    unknown = (rule for rule in each.rules if rule not in known)
+    faults = [_finding("SUP-002", each, _unknown(rule, known)) for rule in unknown]
     if not each.rules:
         faults.append(_finding("SUP-002", each, "No rule is named: write ignore[RULE-ID]"))
     if not each.reason:
@@ -170,6 +175,10 @@ def _fault(each: Suppression, known: Mapping[str, str], today: date) -> list[Fin
         text = f"The suppression of {', '.join(each.rules)} ended on {each.until.isoformat()}"
         faults.append(_finding("SUP-004", each, text))
     return faults
+
+
+def _unknown(rule: str, known: Iterable[str]) -> str:
+    return f"{rule!r} is no rule. {did_you_mean(rule.upper(), known)}".rstrip()
 
 
 def _unneeded(
@@ -195,7 +204,7 @@ def _finding(rule: str, each: Suppression, message: str) -> Finding:
         layer=Layer.DEPLOYMENT,
         target="",
         where=each.at,
-        message=f"{message}.",
+        message=message if message.endswith(("?", ".")) else f"{message}.",
         why=why,
         remedy=remedy,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensoraudit.errors import RuleProblem
+from tensoraudit.fixes.verbs import Fix
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.compile_confirm import compile_confirm
+from tensoraudit.language.compile_fix import check_fix, check_fixed, compile_fix
 from tensoraudit.language.compile_pattern import PatternCompiler
 from tensoraudit.language.compile_when import compile_when
 from tensoraudit.language.document import Items, Table, Tree, plain
@@ -18,7 +20,6 @@ from tensoraudit.language.problems import Problems, Wrong, nearest
 from tensoraudit.language.rule import Alternative, Rule
 from tensoraudit.language.schema import (
     CERTAINTIES,
-    FIX_VERBS,
     FRAMEWORKS,
     LAYERS,
     SEVERITIES,
@@ -44,12 +45,16 @@ class _RuleCompiler:
     def __init__(self, document: Table, problems: Problems) -> None:
         self.document, self.problems = document, problems
         self.items: Mapping[Any, Tree] = document.items
+        self.fixes: dict[int, tuple[Tree, str | Fix]] = {}
+        """Each fix with its part of the document, by the identity of that part: alternatives may share one."""
 
     def rule(self) -> Rule:
         self._check_keys()
         scan = self._read("scan", lambda tree: wrong.boolean(tree, "scan"), False)
         compiler = PatternCompiler(self.problems, scan=scan)
         alternatives = self._alternatives(compiler)
+        if scan and alternatives and not compiler.scans:
+            self.problems.add(self.items["scan"], "an index finds every anchor here; leave 'scan' out")
         return Rule(
             id=self._read("id", _id, ""),
             title=self._text("title"),
@@ -68,7 +73,7 @@ class _RuleCompiler:
             target=self._words("target", FRAMEWORKS),
             confirm=self._read("confirm", lambda tree: compile_confirm(tree, alternatives), None),
             versions=self._text("versions"),
-            fix=self._read("fix", _fix, ""),
+            fix=plain(self.items["fix"]) if "fix" in self.items else "",
             references=self._texts("references"),
             aliases=self._ids("aliases"),
             deprecated=self._read("deprecated", lambda tree: wrong.boolean(tree, "deprecated"), False),
@@ -133,7 +138,9 @@ class _RuleCompiler:
             if not isinstance(part, Table):
                 self.problems.add(part, f"a pattern must be a mapping, not {wrong.describe(part)}")
             elif (pattern := compiler.anchored(part)) is not None:
-                found.append(Alternative(pattern, self._message(part, pattern, compiler.bound)))
+                found.append(
+                    Alternative(pattern, self._message(part, pattern, compiler.bound), self._fix(part, pattern))
+                )
         if isinstance(tree, Items) and not tree.items:
             self.problems.add(tree, "'match' is an empty list")
         return tuple(found)
@@ -147,6 +154,19 @@ class _RuleCompiler:
         if fault and tree:
             self.problems.add(tree, fault)
         return template
+
+    def _fix(self, part: Table, pattern: Pattern) -> str | Fix:
+        """Return the fix of an alternative: its own `fix`, or the rule's."""
+        tree = part.items.get("fix", self.items.get("fix"))
+        fix = self._compiled_fix(tree) if tree else ""
+        if isinstance(fix, Fix) and isinstance(tree, Table):
+            self.problems.guard(lambda: check_fix(tree, fix, pattern, part))
+        return fix
+
+    def _compiled_fix(self, tree: Tree) -> str | Fix:
+        if id(tree) not in self.fixes:
+            self.fixes[id(tree)] = (tree, self.problems.guard(lambda: compile_fix(tree)) or "")
+        return self.fixes[id(tree)][1]
 
     def _when(self) -> tuple[Condition, ...]:
         tree = self.items.get("when")
@@ -167,6 +187,7 @@ class _RuleCompiler:
             self.problems.add(tree, "no example is flagged; mark a line with '# flag' or '# suspect', or list 'flag'")
         if not any(example.silent for example in examples):
             self.problems.add(tree, "no example stays silent; add one with nothing marked")
+        check_fixed(self.fixes.values(), examples, self.problems)
         return examples
 
 
@@ -175,18 +196,3 @@ def _id(tree: Tree) -> str:
     if not _ID.fullmatch(word):
         raise Wrong(tree, f"'{word}' is no id; write capital letters, a dash and digits, such as ONX-019")
     return word
-
-
-def _fix(tree: Tree) -> Any:
-    if not isinstance(tree, Table):
-        return wrong.text(tree, "fix")
-    verbs = [key for key in tree.items if key != "safety"]
-    for verb in verbs:
-        if verb not in FIX_VERBS:
-            raise Wrong(tree.keys[verb], f"'{verb}' is no fix{nearest(str(verb), FIX_VERBS)}")
-    if len(verbs) != 1:
-        raise Wrong(tree, f"a fix has one of {', '.join(FIX_VERBS)}")
-    if "safety" not in tree.items:
-        raise Wrong(tree, "a fix says 'safety: safe' or 'safety: unsafe'")
-    wrong.one_of(tree.items["safety"], ("safe", "unsafe"), "safety")
-    return plain(tree)

@@ -6,6 +6,7 @@ Faults are collected key by key, so that one bad key does not hide the next.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,11 +14,14 @@ from tensoraudit.facts import ABSENT
 from tensoraudit.facts.store import CONSTANT_KEY, FactStore, on_side
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Leaf, Table, Tree
+from tensoraudit.language.effective import effective
+from tensoraudit.language.equality import Test
 from tensoraudit.language.fields import argument, argument_keys, field_getter, field_question
 from tensoraudit.language.kleene import NO, truth
 from tensoraudit.language.names import NamePattern, literal_name
 from tensoraudit.language.operators import compile_names, compile_test
 from tensoraudit.language.pattern import Condition, Pattern, Question
+from tensoraudit.language.possible import check_key, check_measured, check_node
 from tensoraudit.language.problems import Problems, Wrong, nearest
 from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS, SEARCHES
 from tensoraudit.language.schema import (
@@ -27,6 +31,7 @@ from tensoraudit.language.schema import (
     ARGUMENTS,
     COMMON,
     CONSTANT,
+    NUMBER,
     SPARSE,
     UNSELECTIVE,
     FieldType,
@@ -37,6 +42,12 @@ _LOOK: Final = 1
 _SEEK: Final = 2
 """What a condition costs: a field, a look-up, a search."""
 
+_ARGUMENTS: Final[Mapping[str, Callable[[Any, Sequence[int | str], FactStore], Any]]] = {
+    "args": lambda fact, keys, store: argument(fact, keys),
+    "effective": effective,
+}
+"""What reads an argument: as it is passed, or as the callee sees it."""
+
 
 @dataclass(slots=True)
 class PatternCompiler:
@@ -44,7 +55,7 @@ class PatternCompiler:
 
     `bound` are the captures that nested patterns may use; `scan` allows an anchor that no index finds; `odd` tells that
     the place being compiled stands under an odd number of negations. `open_world` and `captured` collect what the
-    patterns inside rest on: absence of code, captures of the anchor.
+    patterns inside rest on: absence of code, captures of the anchor; `scans` that an anchor needs `scan`.
     """
 
     problems: Problems
@@ -53,6 +64,7 @@ class PatternCompiler:
     odd: bool = False
     open_world: bool = False
     captured: bool = False
+    scans: bool = False
 
     def anchored(self, tree: Table) -> Pattern | None:
         """Compile a top-level pattern, whose names bind captures for everything inside it."""
@@ -61,7 +73,7 @@ class PatternCompiler:
             return None
         kind, names = found
         self.bound, self.open_world = self._captured(tree, kind, names), False
-        conditions = self.conditions(tree, kind, frozenset({kind, "message"}))
+        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix"}))
         pattern = Pattern(kind, names, conditions, self._finder(tree, kind), self.open_world)
         self.problems.guard(lambda: self._findable(tree, pattern))
         return pattern
@@ -88,14 +100,31 @@ class PatternCompiler:
             raise Wrong(tree, f"a pattern needs an anchor such as 'call' or 'node'{nearest(word, ANCHORS)}")
         if len(anchors) > 1:
             raise Wrong(tree.keys[anchors[1]], f"two anchors, '{anchors[0]}' and '{anchors[1]}'; a pattern has one")
-        return anchors[0], self._names(tree.items[anchors[0]], anchors[0])
+        kind = anchors[0]
+        names = self._names(tree.items[kind], kind)
+        self._check_possible(tree, kind, names)
+        return kind, names
+
+    def _check_possible(self, tree: Table, kind: str, names: tuple[NamePattern, ...]) -> None:
+        """Refuse names that no fact has. Faults are recorded, so that those of the conditions show beside them."""
+        self.problems.guard(lambda: check_key(tree.items[kind], kind, names))
+        if kind == "node":
+            self.problems.guard(lambda: check_node(tree, names, self._opset(tree.items.get("opset"))))
+        if kind == "measurement" and "value" in tree.items:
+            self.problems.guard(lambda: wrong.each(names, lambda name: check_measured(tree.items["value"], name.text)))
+
+    def _opset(self, tree: Tree | None) -> Test | None:
+        try:
+            return None if tree is None else compile_test(tree, NUMBER)
+        except Wrong:
+            return None  # the field's own test reports it
 
     def _names(self, tree: Tree, kind: str) -> tuple[NamePattern, ...]:
         if kind == "operation":
             return tuple(literal_name(word) for word in wrong.texts(tree, "an operation"))
         names = compile_names(tree, f"the name of a {kind}")
         if kind == "package":
-            names = tuple(literal_name(re.sub(r"[-_.]+", "-", n.text).lower()) if n.regex is None else n for n in names)
+            names = tuple(literal_name(re.sub(r"[-_.]+", "-", n.text).lower()) if n.exact else n for n in names)
         return names
 
     def _captured(self, tree: Table, kind: str, names: tuple[NamePattern, ...]) -> frozenset[str]:
@@ -127,7 +156,9 @@ class PatternCompiler:
 
     def _findable(self, tree: Table, pattern: Pattern) -> None:
         loose = any(name.loose for name in pattern.names)
-        if loose and pattern.finder is None and pattern.kind not in SPARSE and not self.scan:
+        needed = loose and pattern.finder is None and pattern.kind not in SPARSE
+        self.scans |= needed
+        if needed and not self.scan:
             raise Wrong(
                 tree.items[pattern.kind],
                 f"no literal part: this would try every {pattern.kind}; name it, or write 'scan: true' in the rule",
@@ -161,28 +192,32 @@ class PatternCompiler:
         if key == "side":
             return [Condition(key, place.line, place.column, self._side(value, type_), _FIELD)]
         if type_ is ARGUMENTS:
-            rows = wrong.table(value, "args")
-            return [self._argument(rows, name, row) for name, row in rows.items.items()]
+            rows = wrong.table(value, key)
+            return wrong.each(rows.items.items(), lambda row: self._argument(key, rows, *row))
         get = field_getter(kind, key)
         if type_.entries is None:
             test = compile_test(value, type_)
             return [Condition(key, place.line, place.column, field_question(get, test))]
         rows = wrong.table(value, key)
-        return [
-            Condition(
-                f"{key}.{name}", row.line, row.column,
-                field_question(get, compile_test(Table({name: row}, rows.keys, row.line, row.column), type_)),
-            )
-            for name, row in rows.items.items()
-        ]  # fmt: skip
 
-    def _argument(self, rows: Table, name: Any, row: Tree) -> Condition:
+        def entry(item: tuple[Any, Tree]) -> Condition:
+            name, row = item
+            test = compile_test(Table({name: row}, rows.keys, row.line, row.column), type_)
+            return Condition(f"{key}.{name}", row.line, row.column, field_question(get, test))
+
+        return wrong.each(rows.items.items(), entry)
+
+    def _argument(self, field: str, rows: Table, name: Any, row: Tree) -> Condition:
         if type(name) is not int and not re.fullmatch(r"\w+(\|\w+)*", str(name)):
             raise Wrong(rows.keys[name], f"'{name}' names no argument; write a name, an index or both as '0|name'")
         keys = argument_keys(str(name))
         test = compile_test(row, ARGUMENT)
+        read = _ARGUMENTS[field]
         return Condition(
-            f"args.{name}", row.line, row.column, lambda fact, context: test(argument(fact, keys), context.store)
+            f"{field}.{name}",
+            row.line,
+            row.column,
+            lambda fact, context: test(read(fact, keys, context.store), context.store),
         )
 
     def _side(self, value: Tree, type_: FieldType) -> Question:

@@ -17,6 +17,9 @@ from tensoraudit.language.schema import ANCHORS, ENVIRONMENT_ANCHORS
 def compile_when(tree: Tree, problems: Problems) -> tuple[Condition, ...]:
     """Compile one test or a list of tests, all of which must hold."""
 
+    if isinstance(tree, Items) and not tree.items:
+        problems.add(tree, "'when' over nothing")
+
     def built() -> Iterator[Condition]:
         for part in _parts(tree):
             question = problems.guard(lambda part=part: _test(part, problems))  # type: ignore[misc]
@@ -37,7 +40,9 @@ def _test(tree: Tree, problems: Problems) -> Question:
         return _fact(rows, problems)
     if len(rows.items) > 1:
         raise Wrong(rows, f"'{join}' stands alone in a test of 'when'")
-    questions = [_test(part, problems) for part in _parts(rows.items[join])]
+    questions = wrong.each(_parts(rows.items[join]), lambda part: _test(part, problems))
+    if not questions:
+        raise Wrong(rows.items[join], f"'{join}' over nothing")
     combine = all_of if join == "all" else any_of
     if join == "not":
         return lambda fact, context: negate(any_of(question(fact, context) for question in questions))

@@ -32,7 +32,10 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,4000}|0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-@dataclass(frozen=True, slots=True)
+# Trees are never changed, yet not frozen: freezing doubles the time to make one, and loading makes tens of thousands.
+
+
+@dataclass(slots=True)
 class Leaf:
     """A scalar with its YAML 1.2 value."""
 
@@ -41,7 +44,7 @@ class Leaf:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Items:
     """A list."""
 
@@ -50,7 +53,7 @@ class Items:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Table:
     """A mapping in the order of the file. `keys` holds each key's own position."""
 
@@ -135,12 +138,17 @@ class _Builder:
             yaml.AliasEvent: self._alias,
             yaml.DocumentStartEvent: self._begin,
         }
-        for event in yaml.parse(text, Loader=_Loader):
-            handle = take.get(type(event))
-            if handle is not None:
-                handle(event)
-            elif self.root is not None and isinstance(event, yaml.DocumentEndEvent):
-                yield self.root
+        parser = _Loader(text)
+        try:
+            # Not `yaml.parse`, which asks before each event whether there is one.
+            while (event := parser.get_event()) is not None:
+                handle = take.get(event.__class__)
+                if handle is not None:
+                    handle(event)
+                elif self.root is not None and isinstance(event, yaml.DocumentEndEvent):
+                    yield self.root
+        finally:
+            parser.dispose()
 
     def _begin(self, event: Any) -> None:
         del event
@@ -157,7 +165,8 @@ class _Builder:
         self._place(Leaf(value, mark.line + 1, mark.column + 1), 1, event.anchor)
 
     def _open(self, event: Any) -> None:
-        self._check_tag(event)
+        if event.tag is not None:
+            self._check_tag(event)
         self.stack.append(_Open(event))
         if len(self.stack) > MAX_DEPTH:
             raise DocumentError(f"nested deeper than {MAX_DEPTH}", *_position(event))
@@ -188,17 +197,17 @@ class _Builder:
     def _table(self, opened: _Open) -> Table:
         items: dict[Any, Tree] = {}
         keys: dict[Any, Leaf] = {}
-        for key, value in zip(opened.items[::2], opened.items[1::2], strict=True):
+        rows = iter(opened.items)
+        for key, value in zip(rows, rows, strict=True):
+            word = key.value if key.__class__ is Leaf else None
             # Not isinstance: true is an int to Python, and `1` and `true` would be one key.
-            if not isinstance(key, Leaf) or type(key.value) not in {str, int}:
+            if word.__class__ is not str and word.__class__ is not int:
                 self.problems.append((key.line, key.column, "a key must be a word or a whole number"))
-            elif key.value in items:
-                first = keys[key.value]
-                self.problems.append(
-                    (key.line, key.column, f"key '{key.value}' is given twice; the first is in line {first.line}")
-                )
+            elif word in items:
+                text = f"key '{word}' is given twice; the first is in line {keys[word].line}"
+                self.problems.append((key.line, key.column, text))
             else:
-                items[key.value], keys[key.value] = value, key
+                items[word], keys[word] = value, key  # type: ignore[assignment]
         return Table(items, keys, *_position(opened.start))
 
     def _check_tag(self, event: Any) -> None:

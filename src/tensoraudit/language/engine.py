@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tensoraudit.facts import Call, Fact, Node, Site, Value
+from tensoraudit.facts import Call, Fact, Node, Reference, Site, Value
 from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
+from tensoraudit.fixes.verbs import Fix
 from tensoraudit.language.fingerprint import fingerprints, identity
 from tensoraudit.language.index import Entry
 from tensoraudit.language.kleene import NO, UNKNOWN, Truth
@@ -29,7 +30,8 @@ class Match:
     """A rule that holds (or may hold) of a fact.
 
     `state` is `certain`, `likely`, `suspected` or `advice`. `where` is the place to show; `kind` the anchor's kind.
-    `target` is the framework that the scan goes to, which tells measurements of several targets apart.
+    `target` is the framework that the scan goes to, which tells measurements of several targets apart; `fix` is the
+    verb or the words of the pattern that matched.
     """
 
     rule: Rule
@@ -43,6 +45,7 @@ class Match:
     fingerprint: str
     side: str
     target: str
+    fix: str | Fix = ""
 
 
 def match_rules(
@@ -128,6 +131,7 @@ class _Walk:
             fingerprint="",
             side=str(getattr(fact, "side", "both")),
             target=self.target,
+            fix=entry.alternative.fix,
         )
 
 
@@ -154,17 +158,29 @@ def _shown(fact: Fact) -> Site:
 
 
 def _place(fact: Fact, where: Site) -> Any:
-    """Return what two facts share when they are one thing to a reader: the same call with several possible callees."""
-    if isinstance(fact, Call) and where.line is not None:
-        return (where.path, where.line, where.column, where.end_line, where.end_column)
+    """Return what two facts share when they are one thing to a reader: the same call or name with several
+    possible meanings."""
+    if isinstance(fact, Call | Reference) and where.line is not None:
+        return (where.path, where.cell, where.line, where.column, where.end_line, where.end_column)
     return id(fact)
 
 
 def _finished(matches: Iterable[Match], store: FactStore) -> list[Match]:
     """Order the matches and give each its fingerprint. Ordinals follow the order of places."""
     ordered = sorted(matches, key=_sort_key)
-    identities = (identity(match.rule.id, match.kind, match.anchor, store) for match in ordered)
-    return [replace(match, fingerprint=mark) for match, mark in zip(ordered, fingerprints(identities), strict=True)]
+    named: dict[tuple[str, int], str] = {}
+    """Texts of anchors: several rules may match one."""
+
+    def text(match: Match) -> str:
+        key = (match.kind, id(match.anchor))
+        if key not in named:
+            named[key] = identity(match.kind, match.anchor, store)
+        return f"{match.rule.id}\n{named[key]}"
+
+    for match, mark in zip(ordered, fingerprints(map(text, ordered)), strict=True):
+        # Set once, before anybody has seen the match: a copy of each would be a tenth of all the work.
+        object.__setattr__(match, "fingerprint", mark)
+    return ordered
 
 
 def _sort_key(match: Match) -> tuple[Any, ...]:
@@ -172,6 +188,7 @@ def _sort_key(match: Match) -> tuple[Any, ...]:
     return (
         match.rule.id,
         where.path or "",
+        where.cell or 0,
         where.line or 0,
         where.column or 0,
         where.node or where.tensor or "",

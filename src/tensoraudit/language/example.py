@@ -15,7 +15,7 @@ EXAMPLE_KEYS = (
     "nodes", "torchscript", "exported_program", "values", "model", "tensors", "checkpoint", "environment",
     "measurements", "side", "flag", "suspect", "fixed",
 )  # fmt: skip
-_FORMS = (
+FORMS = (
     "python", "onnx", "onnx_model", "nodes", "torchscript", "exported_program", "values", "model", "tensors",
     "checkpoint", "environment", "measurements",
 )  # fmt: skip
@@ -50,8 +50,12 @@ def _compile(rows: Table, number: int, problems: Problems) -> Example:
     for key in rows.items:
         if key not in EXAMPLE_KEYS:
             problems.add(rows.keys[key], f"an example has no key '{key}'{nearest(str(key), EXAMPLE_KEYS)}")
-    if not any(form in rows.items for form in _FORMS):
-        problems.add(rows, f"an example needs one of {', '.join(_FORMS)}")
+    if not any(form in rows.items for form in FORMS):
+        problems.add(rows, f"an example needs one of {', '.join(FORMS)}")
+    if "fixed" in rows.items and "python" not in rows.items:
+        problems.add(
+            rows.keys["fixed"], "'fixed' is the text of 'python' after the fix, and this example has no 'python'"
+        )
     marks = {
         form: _marks(wrong.text(rows.items[form], form))
         for form in ("python", "onnx", "onnx_model")

@@ -37,7 +37,9 @@ from tensoraudit.facts import (
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Table, Tree, plain
 from tensoraudit.language.example import Example, without_marks
+from tensoraudit.language.metrics import METRICS
 from tensoraudit.language.problems import Wrong, nearest
+from tensoraudit.language.schema import DTYPES
 
 _TYPED = re.compile(r"\s*(?P<dtype>\w+)?\s*(\[(?P<shape>[^\]]*)\])?\s*(?P<role>\w+)?\s*")
 _NODE_KEYS = ("op", "domain", "name", "attributes", "inputs", "outputs", "graph", "opset", "overload", "metadata")
@@ -250,6 +252,8 @@ def _typed(tree: Tree) -> dict[str, Any]:
     found = _TYPED.fullmatch(text)
     if found is None:
         raise Wrong(tree, f"'{text}' is no typed value such as 'float32[batch,3] input'")
+    if found["dtype"] and found["dtype"] not in DTYPES:
+        raise Wrong(tree, f"'{found['dtype']}' is no dtype{nearest(found['dtype'], DTYPES)}")
     shape = (
         None
         if found["shape"] is None
@@ -339,7 +343,7 @@ def _device(tree: Tree, side: Any) -> Iterator[Fact]:
 def _measurements(example: Example, tree: Tree) -> Iterator[Fact]:
     if isinstance(tree, Table):
         for metric, value in tree.items.items():
-            yield Measurement(str(metric), "model", _frozen(plain(value)))
+            yield Measurement(wrong.one_of(tree.keys[metric], METRICS, "metric"), "model", _frozen(plain(value)))
         return
     if not isinstance(tree, Items):
         raise Wrong(tree, "measurements are a mapping of metric to value, or a list")
@@ -347,8 +351,11 @@ def _measurements(example: Example, tree: Tree) -> Iterator[Fact]:
         rows = wrong.table(item, "a measurement")
         _check_keys(rows, ("measurement", "subject", "value", "target", "side", "detail"), "measurement")
         data: Mapping[str, Any] = plain(rows)
+        if "measurement" not in data:
+            raise Wrong(rows, "a measurement needs 'measurement', the metric")
         yield Measurement(
-            data.get("measurement", ""), data.get("subject", "model"), _frozen(data.get("value")),
+            wrong.one_of(rows.items["measurement"], METRICS, "metric"), data.get("subject", "model"),
+            _frozen(data.get("value")),
             side=data.get("side", "both"), target=data.get("target", ""), detail=data.get("detail", ""),
         )  # fmt: skip
 

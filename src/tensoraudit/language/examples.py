@@ -1,7 +1,8 @@
 """Running the examples of a rule: what was reported, what was missing, what was noise.
 
-The outcomes are `reported` and `validated` (as expected), `missing` and `noisy` (not), `broken` (the example itself is
-wrong) and `skipped` (an optional package is missing). `dropped_conditions` finds the conditions that no example needs.
+The outcomes are `reported`, `validated` and `fixed` (as expected), `missing`, `noisy` and `unfixed` (not), `broken`
+(the example itself is wrong) and `skipped` (an optional package is missing). `dropped_conditions` finds the conditions
+that no example needs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tensoraudit.extract.derived import complete_store
 from tensoraudit.facts import Fact, Measurement, Node
 from tensoraudit.facts.store import FactStore, key_of
 from tensoraudit.language.compile import compile_rule
@@ -17,12 +19,13 @@ from tensoraudit.language.document import Items, Table, Tree
 from tensoraudit.language.engine import Match, match_rules
 from tensoraudit.language.example import Example, without_marks
 from tensoraudit.language.example_facts import CannotBuildError, example_facts, node_lines, parsed_nodes
+from tensoraudit.language.example_fix import fix_faults
 from tensoraudit.language.load import RuleSet
 from tensoraudit.language.problems import Wrong, text
 from tensoraudit.language.rule import Rule
 
 _MARK_OF = {"certain": "flag", "likely": "flag", "advice": "flag", "suspected": "suspect"}
-GOOD = frozenset({"reported", "validated"})
+GOOD = frozenset({"reported", "validated", "fixed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def run_examples(rule: Rule) -> list[Outcome]:
 
 def _run(rule: Rule, example: Example) -> Iterator[Outcome]:
     try:
-        hits = [_hit(match, example) for match in _matches(rule, FactStore(example_facts(example)))]
+        hits = [_hit(match, example) for match in _matches(rule, complete_store(example_facts(example)))]
     except Wrong as wrong:
         yield Outcome(rule.id, example.number, wrong.tree.line, "broken", wrong.text)
         return
@@ -66,6 +69,20 @@ def _run(rule: Rule, example: Example) -> Iterator[Outcome]:
         yield Outcome(rule.id, example.number, example.line, "skipped", str(error))
         return
     yield from _compared(rule, example, hits)
+    if "fixed" in example.parts:
+        yield from _fixed(rule, example)
+
+
+def _fixed(rule: Rule, example: Example) -> Iterator[Outcome]:
+    def matches(changed: Example) -> list[Match]:
+        return _matches(rule, complete_store(example_facts(changed)))
+
+    faults = list(fix_faults(example, matches))
+    line = example.parts["fixed"].line
+    for fault in faults:
+        yield Outcome(rule.id, example.number, line, "unfixed", fault)
+    if not faults:
+        yield Outcome(rule.id, example.number, line, "fixed", "the fix gives this text, and the rule is silent on it")
 
 
 def _compared(rule: Rule, example: Example, hits: list[_Hit]) -> Iterator[Outcome]:
@@ -140,7 +157,7 @@ class Dropped:
     column: int
 
 
-_KEPT = frozenset({"in", "within", "message", "of"})
+_KEPT = frozenset({"in", "within", "message", "fix", "of"})
 """Keys that are no condition, or that a relation cannot do without."""
 
 
@@ -149,7 +166,7 @@ def dropped_conditions(rule: Rule) -> list[Dropped]:
 
     An example that cannot be built here (CannotBuildError) is left out; conditions that only it needs are then listed.
     """
-    stores = [FactStore(facts) for facts in _built(rule)]
+    stores = [complete_store(facts) for facts in _built(rule)]
     expected = _reported(rule, stores)
     found = []
     for path, tree, document in _without_each(rule.document):

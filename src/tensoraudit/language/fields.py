@@ -19,6 +19,8 @@ def field_getter(kind: str, field: str) -> Getter:
     """Return what reads a field of a fact of this kind. Where None says that nothing is there it is read as ABSENT."""
     if field == "path":
         return lambda fact, store: site_of(fact).path or ABSENT
+    if field == "written":  # a call that was not read from source has no text
+        return lambda fact, store: fact.written or ABSENT
     if field == "bases":
         return lambda fact, store: store.code.bases(fact) if isinstance(fact, ClassDef) else ABSENT
     if field in ("name", KEYS[kind]) and field not in ANCHORS[kind]:
@@ -41,7 +43,7 @@ def field_question(get: Getter, test: Test) -> Question:
 
 def known_fields(kind: str) -> frozenset[str]:
     """Return the fields that a path or placeholder may begin with."""
-    return frozenset({*ANCHORS[kind], *COMMON, KEYS[kind], "name"})
+    return frozenset({*ANCHORS[kind], *COMMON, KEYS[kind], "name"}) - {"effective"}  # a test, not a thing to show
 
 
 def path_getter(kind: str, path: str) -> Getter:

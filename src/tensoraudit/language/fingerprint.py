@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -29,12 +30,12 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 """The fields beside the name that make an anchor what it is."""
 
 
-def identity(rule: str, kind: str, fact: Fact, store: FactStore) -> str:
-    """Return the text that names a finding, before its ordinal."""
+def identity(kind: str, fact: Fact, store: FactStore) -> str:
+    """Return the text that names a fact: with the rule's id before it and its ordinal behind, it names a finding."""
     scope = next((scope.name for scope in store.code.scopes_around(fact)), "")
     own = [f"{field}={_text(getattr(fact, field))}" for field in _PARTS.get(kind, ())]
     file = "" if isinstance(fact, Node | Value | Measurement) else _file(site_of(fact).path)
-    return "\n".join([rule, side_of(fact), file, scope, KEYS[kind], key_of(kind, fact), *own])
+    return "\n".join([side_of(fact), file, scope, KEYS[kind], key_of(kind, fact), *own])
 
 
 def fingerprints(identities: Iterable[str]) -> list[str]:
@@ -47,6 +48,7 @@ def fingerprints(identities: Iterable[str]) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def _file(path: str | None) -> str:
     """Return the path with forward slashes; of an absolute one (outside the scanned folder) only the name."""
     if path is None:

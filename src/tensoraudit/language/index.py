@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tensoraudit.facts.store import KEYS
 from tensoraudit.language.names import NamePattern
+from tensoraudit.language.pattern import Pattern
 from tensoraudit.language.rule import Alternative, Rule
 
 
@@ -38,16 +39,17 @@ class _Names:
 
     def add(self, name: NamePattern, entry: Entry) -> None:
         row = (name, entry)
-        if name.regex is None:
-            self.exact[name.text].append(row)
-        elif name.prefix:
-            self.prefixes[name.prefix].append(row)
-            self.prefix_lengths.add(len(name.prefix))
-        elif name.suffix:
-            self.suffixes[name.suffix].append(row)
-            self.suffix_lengths.add(len(name.suffix))
-        else:
-            self.loose.append(row)
+        match name.way:
+            case "exact":
+                self.exact[name.text].append(row)
+            case "prefix":
+                self.prefixes[name.prefix].append(row)
+                self.prefix_lengths.add(len(name.prefix))
+            case "suffix":
+                self.suffixes[name.suffix].append(row)
+                self.suffix_lengths.add(len(name.suffix))
+            case "scan":
+                self.loose.append(row)
 
     def candidates(self, key: str) -> Iterator[tuple[NamePattern, Entry]]:
         yield from self.exact.get(key, ())
@@ -56,6 +58,13 @@ class _Names:
         for length in self.suffix_lengths:
             yield from self.suffixes.get(key[-length:], ())
         yield from self.loose
+
+
+def found_by(pattern: Pattern) -> tuple[str, tuple[NamePattern, ...]]:
+    """Return the field that finds the anchors of a pattern, and its names: another field where the name cannot."""
+    if pattern.finder is not None and any(name.loose for name in pattern.names):
+        return pattern.finder
+    return KEYS[pattern.kind], pattern.names
 
 
 class RuleIndex:
@@ -69,9 +78,7 @@ class RuleIndex:
 
     def _add(self, entry: Entry) -> None:
         pattern = entry.alternative.pattern
-        by, names = KEYS[pattern.kind], pattern.names
-        if pattern.finder is not None and any(name.loose for name in names):
-            by, names = pattern.finder
+        by, names = found_by(pattern)
         for name in names:
             self._fields[pattern.kind, by].add(name, entry)
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from tensoraudit.errors import RuleError, RuleProblem
 from tensoraudit.language.compile import compile_rule
 from tensoraudit.language.document import read_documents
 from tensoraudit.language.index import RuleIndex
+from tensoraudit.language.pack_file import PACK_FILE, Pack, foreign_ids, read_packs
 from tensoraudit.language.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Rules in the order of their ids, with the index that finds those that may match a fact."""
+    """Rules in the order of their ids, with the index that finds those that may match a fact.
+
+    `off` are rules that the user switched off: their names are known, and they are never asked.
+    """
 
     rules: tuple[Rule, ...]
+    off: tuple[Rule, ...] = ()
     index: RuleIndex = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -30,10 +38,16 @@ class RuleSet:
         return len(self.rules)
 
     def get(self, name: str) -> Rule | None:
-        """Return the rule of this id or alias."""
-        return next((rule for rule in self.rules if name == rule.id or name in rule.aliases), None)
+        """Return the rule of this id or alias, switched off or not."""
+        return next((rule for rule in (*self.rules, *self.off) if name == rule.id or name in rule.aliases), None)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Every id and alias, those of rules that are switched off too, with the id that it stands for."""
+        return {name: rule.id for rule in (*self.rules, *self.off) for name in (rule.id, *rule.aliases)}
 
 
+@cache
 def rules_folder() -> Path:
     """Return the folder of the rules that come with tensoraudit: beside the code, or at the top of a checkout."""
     package = Path(__file__).parent.parent
@@ -42,17 +56,73 @@ def rules_folder() -> Path:
 
 
 def load_rules(folders: Sequence[Path]) -> RuleSet:
-    """Load every `*.yaml` under the folders (or files). Raises RuleError with all problems of all files."""
+    """Load every `*.yaml` under the folders (or files), each under its pack.yaml where it has one.
+
+    Raises RuleError with all problems of all files.
+    """
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
-    for path in _files(folders):
-        found, faults = read_rules(path)
-        rules += found
-        problems += faults
+    with _no_collection():
+        for folder in folders:
+            found, faults = _load_folder(folder)
+            rules += found
+            problems += faults
     problems += _twice(rules)
     if problems:
         raise RuleError(tuple(problems))
     return RuleSet(tuple(sorted(rules, key=lambda rule: rule.id)))
+
+
+def _load_folder(folder: Path) -> tuple[list[Rule], list[RuleProblem]]:
+    packs, problems = read_packs(folder)
+    rules: list[Rule] = []
+    for path in _files(folder):
+        home = next((place for place in path.parents if place in packs), None)
+        pack = packs[home] if home is not None else None
+        # A pack that asks for another engine, or is wrong itself: what is in its rules would only hide that.
+        if home is not None and pack is None:
+            continue
+        found, faults = read_rules(path)
+        problems += faults if pack is None else [*faults, *foreign_ids(found, pack)]
+        rules += (_placed(rule, path, folder, pack) for rule in found)
+    return rules, problems
+
+
+def _placed(rule: Rule, path: Path, folder: Path, pack: Pack | None) -> Rule:
+    """Put pack and category into a rule: `<pack>/<category>/<file>` in the rules that come with tensoraudit, the
+    folder's own name for one without a pack.yaml."""
+    if pack is not None:
+        return replace(rule, pack=pack.name, category=_between(pack.folder, path))
+    if not folder.is_dir():
+        return replace(rule, pack=path.parent.name)
+    inside = _between(folder, path)
+    if folder != rules_folder():
+        return replace(rule, pack=_name_of(folder), category=inside)
+    first, _, category = inside.partition("/")
+    return replace(rule, pack=first, category=category)
+
+
+@cache
+def _name_of(folder: Path) -> str:
+    """Return the folder's own name, also of `.`. Asked of each rule, so the disk is looked at once."""
+    return folder.resolve().name
+
+
+def _between(folder: Path, path: Path) -> str:
+    inside = path.parent.relative_to(folder).as_posix()
+    return "" if inside == "." else inside
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Rules are trees without cycles that all stay: looking for garbage among them takes a quarter of the loading."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def read_rules(path: Path) -> tuple[list[Rule], list[RuleProblem]]:
@@ -77,16 +147,15 @@ def parse_rules(text: str, path: str = "rule.yaml") -> tuple[list[Rule], list[Ru
     return rules, problems
 
 
-def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    for folder in folders:
-        if folder.is_dir():
-            yield from sorted(path for path in folder.rglob("*.yaml") if path.name != "pack.yaml")
-        else:
-            yield folder
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return [folder]
+    return sorted(path for path in folder.rglob("*.yaml") if path.name != PACK_FILE)
 
 
 def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _twice(rules: Iterable[Rule]) -> Iterator[RuleProblem]:

@@ -35,7 +35,39 @@ METRICS: Final[Mapping[str, str]] = {
     "session.loads": "session",
     "session.error": "session",
     "node.local_error_ratio": "nodes",
+    "training.regions": "training",
+    "training.recomputations": "training",
+    "training.status": "training",
+    "training.error": "training",
+    "training.gradients_missing": "training",
+    "training.gradients_nan": "training",
+    "training.gradient_verdict": "training",
+    "training.gradient_difference": "training",
+    "training.output_verdict": "training",
+    "training.buffer_verdict": "training",
+    "training.batches_tracked": "training",
+    "training.rng_differs": "training",
+    "training.side_effects": "training",
+    "training.forward_calls": "training",
+    "training.warnings": "training",
+    "training.recompute_dtype_changed": "training",
+    "training.autocast_error": "training",
+    "training.autocast_gradient_verdict": "training",
+    "training.scaler_differs": "training",
+    "training.peak_memory_ratio": "training",
+    "training.flops_ratio": "training",
+    "training.time_ratio": "training",
 }
 """Metric to probe."""
 
 PROBES: Final = tuple(dict.fromkeys(METRICS.values()))
+
+VERDICTS: Final = ("identical", "equivalent", "noise", "drift", "break", "unverified")
+
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{metric: VERDICTS for metric in METRICS if metric.endswith("verdict")},
+    "conversion.status": ("ok", "partial", "impossible", "refused", "unknown"),
+    "export.status": ("ok", "failed", "crashed", "timeout", "unsupported", "missing"),
+    "training.status": ("ok", "unsupported"),
+}
+"""The only values of metrics that are words."""

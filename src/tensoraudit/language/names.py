@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 MAX_WILDCARDS = 6
 """Backtracking grows with the power of the wildcards; no sensible pattern has more than three."""
@@ -16,24 +17,39 @@ _EXPRESSIONS = {"**": ".*", "*": r"[^.]*"}
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """A compiled pattern. `regex` is None for an exact name; `prefix` and `suffix` are the literal text at the ends."""
+    """A compiled pattern. `expression` is its regular expression, None for an exact name; `prefix` and `suffix` are the
+    literal text at the ends."""
 
     text: str
-    regex: re.Pattern[str] | None
+    expression: str | None
     captures: tuple[str, ...]
     prefix: str
     suffix: str
 
     @property
+    def exact(self) -> bool:
+        """Whether it is one name."""
+        return self.expression is None
+
+    @property
+    def way(self) -> Literal["exact", "prefix", "suffix", "scan"]:
+        """How an index finds what it matches: by the whole name, its literal beginning, its literal end, or not."""
+        if self.expression is None:
+            return "exact"
+        if self.prefix:
+            return "prefix"
+        return "suffix" if self.suffix else "scan"
+
+    @property
     def loose(self) -> bool:
         """Whether no literal text stands at either end, so that no index can find it."""
-        return self.regex is not None and not self.prefix and not self.suffix
+        return self.way == "scan"
 
     def match(self, name: str) -> Mapping[str, str] | None:
         """Return the captures, or None when `name` does not match."""
-        if self.regex is None:
+        if self.expression is None:
             return _NO_CAPTURES if name == self.text else None
-        found = self.regex.fullmatch(name)
+        found = _regex(self.expression).fullmatch(name)
         return found.groupdict() if found else None
 
     def bind(self, captures: Mapping[str, str]) -> NamePattern:
@@ -45,6 +61,12 @@ class NamePattern:
 
 
 _NO_CAPTURES: Mapping[str, str] = {}
+
+
+@lru_cache(maxsize=4096)
+def _regex(expression: str) -> re.Pattern[str]:
+    """Compile at the first name that comes so far: most patterns of a large set never see one."""
+    return re.compile(expression, re.DOTALL)
 
 
 @lru_cache(maxsize=4096)
@@ -76,7 +98,7 @@ def _compile(text: str, parts: list[tuple[str, bool]]) -> NamePattern:
     seen: list[str] = []
     expression = "".join(_expression(part, wild, seen) for part, wild in parts)
     prefix, suffix = (("" if wild else part) for part, wild in (parts[0], parts[-1]))
-    return NamePattern(text, re.compile(expression, re.DOTALL), tuple(seen), prefix, suffix)
+    return NamePattern(text, expression, tuple(seen), prefix, suffix)
 
 
 def _expression(part: str, wild: bool, seen: list[str]) -> str:

@@ -21,8 +21,9 @@ from tensoraudit.language.document import Items, Leaf, Table, Tree, plain
 from tensoraudit.language.equality import EXACT, Test, among, equal, equal_to, known, says_which
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, all_of, any_of, negate, truth
 from tensoraudit.language.names import NamePattern, compile_name
+from tensoraudit.language.possible import check_size, check_value, check_versions
 from tensoraudit.language.problems import Wrong, nearest
-from tensoraudit.language.schema import CONSTANT, DIMENSION, NUMBER, RECORD, VALUE_FIELDS, FieldType
+from tensoraudit.language.schema import CONSTANT, DIMENSION, NUMBER, RECORD, TEXT, VALUE_FIELDS, FieldType
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "lt": lambda value, bound: value < bound,
@@ -52,7 +53,7 @@ def compile_names(tree: Tree, what: str) -> tuple[NamePattern, ...]:
     trees = tree.items if isinstance(tree, Items) else (tree,)
     if not trees:
         raise Wrong(tree, f"{what} is an empty list; nothing can match it")
-    return tuple(_name_pattern(item, what) for item in trees)
+    return tuple(wrong.each(trees, lambda item: _name_pattern(item, what)))
 
 
 def _frozen(data: Any) -> Any:
@@ -82,6 +83,7 @@ def _in_range(tree: Tree, kind: FieldType) -> Test:
     except InvalidSpecifier:
         hint = f"; write '=={words}' for exactly that one" if words[:1].isdigit() else ""
         raise Wrong(tree, f"'{words}' is no version range such as '>=2.6,<2.9'{hint}") from None
+    check_versions(tree, allowed)
 
     def within(value: Any) -> Truth:
         try:
@@ -98,7 +100,14 @@ def _has_name(tree: Tree, kind: FieldType) -> Test:
     return known(lambda value: truth(any(pattern.match(name) is not None for name in value for pattern in patterns)))
 
 
+def _has_pattern(tree: Tree, kind: FieldType) -> Test:
+    del kind
+    patterns = compile_names(tree, "a name")
+    return known(lambda value: truth(any(pattern.match(value) is not None for pattern in patterns)))
+
+
 _SHORT: Mapping[str, Callable[[Tree, FieldType], Test]] = {
+    "pattern": _has_pattern,
     "equal": _equal_to,
     "version": _in_range,
     "name": _has_name,
@@ -108,7 +117,7 @@ _SHORT: Mapping[str, Callable[[Tree, FieldType], Test]] = {
 def _one_of(tree: Items, kind: FieldType) -> Test:
     if not tree.items:
         raise Wrong(tree, "an empty list means one of nothing, which never holds")
-    tests = [compile_test(item, kind) for item in tree.items]
+    tests = wrong.each(tree.items, lambda item: compile_test(item, kind))
     if kind.short == "equal" and kind is not DIMENSION and all(isinstance(item, Leaf) for item in tree.items):
         words = {(type(item.value), item.value) for item in tree.items if isinstance(item, Leaf)}
         if all(type_ in EXACT for type_, _ in words):
@@ -123,7 +132,7 @@ def _operand(tree: Tree, kind: FieldType) -> Any:
         if type(tree.value) not in kind.scalars:
             hint = "; quote it" if kind.scalars == (str,) and isinstance(tree.value, int | float) else ""
             raise Wrong(tree, f"{wrong.describe(tree)} can never equal a {kind.label}{hint}")
-        if kind.words and tree.value not in kind.words:
+        if kind.words and tree.value not in kind.words and "(" not in str(tree.value):
             raise Wrong(tree, f"'{tree.value}' is no {kind.label}{nearest(str(tree.value), kind.words)}")
     return data
 
@@ -134,10 +143,10 @@ def _operand(tree: Tree, kind: FieldType) -> Any:
 def _operators(tree: Table, kind: FieldType) -> Test:
     if not tree.items:
         raise Wrong(tree, "an empty mapping tests nothing")
-    tests = [_operator(key, value, tree, kind) for key, value in tree.items.items()]
-    if len(tests) == 1:
-        return tests[0]
-    return lambda value, store: all_of(test(value, store) for test in tests)
+    tests = wrong.each(tree.items.items(), lambda row: _operator(*row, tree, kind))
+    combined = tests[0] if len(tests) == 1 else lambda value, store: all_of(test(value, store) for test in tests)
+    check_value(tree, combined)
+    return combined
 
 
 def _operator(key: str | int, tree: Tree, parent: Table, kind: FieldType) -> Test:
@@ -192,7 +201,7 @@ def _regex(tree: Tree, kind: FieldType) -> Test:
 
 
 def _contains(tree: Tree, kind: FieldType) -> Test:
-    part = _operand(tree, kind.element or kind)
+    part = _operand(tree, kind.element or (TEXT if kind.words else kind))
 
     def answer(value: Any) -> Truth:
         if isinstance(value, str):
@@ -252,6 +261,7 @@ def _name(tree: Tree, kind: FieldType) -> Test:
 def _rank(tree: Tree, kind: FieldType) -> Test:
     del kind
     test = compile_test(tree, NUMBER)
+    check_size(tree, test, "a rank")
     return lambda value, store: test(len(value) if isinstance(value, list | tuple) else value, store)
 
 
@@ -291,6 +301,7 @@ def _count(tree: Tree, kind: FieldType) -> Test:
     inner = compile_test(parts.pop("of"), kind.element or kind) if "of" in parts else None
     rest = Table(parts, tree.keys, tree.line, tree.column) if isinstance(tree, Table) else tree
     size = compile_test(rest, NUMBER)
+    check_size(rest, size, "a count")
 
     def test(value: Any, store: FactStore) -> Truth:
         if isinstance(value, Unknown | Name):
@@ -323,7 +334,7 @@ def _element(index: int, tree: Tree, kind: FieldType) -> Test:
 def _entries(tree: Tree, kind: FieldType) -> Test:
     """Test the values of a mapping under the keys that the rule names."""
     rows = wrong.table(tree, "a test by key")
-    tests = [(key, compile_test(value, kind)) for key, value in rows.items.items()]
+    tests = wrong.each(rows.items.items(), lambda row: (row[0], compile_test(row[1], kind)))
 
     def test(value: Any, store: FactStore) -> Truth:
         if isinstance(value, Unknown):
@@ -336,11 +347,14 @@ def _entries(tree: Tree, kind: FieldType) -> Test:
 
 def _record(tree: Table) -> Test:
     """Test the fields of a graph's value."""
-    tests = []
-    for key, value in tree.items.items():
+
+    def field(row: tuple[Any, Tree]) -> tuple[Any, Test]:
+        key, value = row
         if key not in VALUE_FIELDS:
             raise Wrong(tree.keys[key], f"a value has no field '{key}'{nearest(str(key), VALUE_FIELDS)}")
-        tests.append((key, compile_test(value, VALUE_FIELDS[key])))
+        return key, compile_test(value, VALUE_FIELDS[key])
+
+    tests = wrong.each(tree.items.items(), field)
     return lambda value, store: (
         UNKNOWN
         if isinstance(value, Unknown)

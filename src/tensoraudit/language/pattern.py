@@ -8,7 +8,7 @@ from typing import Any
 
 from tensoraudit.facts import Fact
 from tensoraudit.facts.store import FactStore, key_of
-from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, all_of
+from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
 from tensoraudit.language.names import NamePattern
 
 
@@ -58,7 +58,14 @@ class Pattern:
 
 def ask(conditions: Iterable[Condition], fact: Any, context: Context) -> Truth:
     """Return the least answer of the conditions, stopping at the first no."""
-    return all_of(condition.test(fact, context) for condition in conditions)
+    answer = YES
+    for condition in conditions:  # the busiest line of matching: `all_of` over a generator takes twice as long
+        found = condition.test(fact, context)
+        if found is NO:
+            return NO
+        if found is UNKNOWN:
+            answer = UNKNOWN
+    return answer
 
 
 def ask_pattern(pattern: Pattern, fact: Fact, context: Context) -> Truth:

@@ -11,14 +11,32 @@ from tensoraudit.errors import RuleProblem
 from tensoraudit.language.document import Items, Leaf, Table, Tree, plain
 
 _T = TypeVar("_T")
+_P = TypeVar("_P")
 
 
 class Wrong(Exception):  # noqa: N818 - read as a word where it is raised
-    """One part of a rule cannot be compiled; the parts beside it still are, so that all faults show at once."""
+    """One part of a rule cannot be compiled; the parts beside it still are, so that all faults show at once.
 
-    def __init__(self, tree: Tree, text: str) -> None:
+    `also` are the faults of its neighbours.
+    """
+
+    def __init__(self, tree: Tree, text: str, also: tuple[Wrong, ...] = ()) -> None:
         super().__init__(text)
-        self.tree, self.text = tree, text
+        self.tree, self.text, self.also = tree, text, also
+
+
+def each(parts: Iterable[_P], build: Callable[[_P], _T]) -> list[_T]:
+    """Build every part. Raises one Wrong with the faults of all that are wrong."""
+    built: list[_T] = []
+    faults: list[Wrong] = []
+    for part in parts:
+        try:
+            built.append(build(part))
+        except Wrong as fault:
+            faults += (fault, *fault.also)
+    if faults:
+        raise Wrong(faults[0].tree, faults[0].text, tuple(faults[1:]))
+    return built
 
 
 @dataclass(slots=True)
@@ -37,7 +55,8 @@ class Problems:
         try:
             return build()
         except Wrong as wrong:
-            self.add(wrong.tree, wrong.text)
+            for fault in (wrong, *wrong.also):
+                self.add(fault.tree, fault.text)
             return None
 
 

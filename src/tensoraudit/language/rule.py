@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensoraudit.fixes.verbs import Fix
 from tensoraudit.language.document import Table
 from tensoraudit.language.equality import Test
 from tensoraudit.language.example import Example
@@ -15,10 +16,11 @@ from tensoraudit.language.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the patterns of a rule, with the sentence that it says."""
+    """One of the patterns of a rule, with the sentence that it says and what mends it: a verb, or words."""
 
     pattern: Pattern
     message: Template
+    fix: str | Fix = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule. Texts are as written; `document` is its YAML with positions."""
+    """A rule. Texts are as written; `document` is its YAML with positions. `pack` and `category` say where it lies."""
 
     id: str
     title: str
@@ -79,16 +81,10 @@ class Rule:
     see_also: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
     scan: bool = False
+    pack: str = ""
+    category: str = ""
 
     def concerns(self, source: str, target: str) -> bool:
         """Tell whether the rule is asked in a migration between these frameworks; an empty name is any framework."""
         from_here = not self.source or not source or source in self.source
         return from_here and (not self.target or not target or target in self.target)
-
-    @property
-    def fix_text(self) -> str:
-        """The fix in words."""
-        if isinstance(self.fix, str):
-            return self.fix
-        verbs = [f"{verb.replace('-', ' ')}: {value}" for verb, value in self.fix.items() if verb != "safety"]
-        return f"{'; '.join(verbs)} ({self.fix['safety']})"

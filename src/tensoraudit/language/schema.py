@@ -16,6 +16,15 @@ _TEXT = _EVERYWHERE | {"regex", "contains", "version"}
 _DATA = _TEXT | _ORDER | _QUANTIFIERS | {"index"}
 
 
+DTYPES: Final = (
+    "float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+    "uint64", "bool", "string", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0", "float8_e8m0fnu", "float6_e2m3", "float6_e3m2", "float4_e2m1",
+    "int4", "uint4", "int2", "uint2", "qint8", "quint8", "qint32", "quint4x2", "quint2x4",
+)  # fmt: skip
+"""What the extractors call the types of elements. Types of no tensor are written `sequence(float32)`."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldType:
     """A type of field: its name in messages, the operators that fit, and the type of its elements.
@@ -35,6 +44,9 @@ class FieldType:
 
 
 TEXT: Final = FieldType("text", _TEXT, scalars=(str,))
+WRITTEN: Final = FieldType("text", _TEXT, short="pattern", scalars=(str,))
+"""Text as it stands in the source: a bare word is a name pattern."""
+DTYPE: Final = FieldType("dtype", _TEXT, scalars=(str,), words=DTYPES)
 NUMBER: Final = FieldType("number", _EVERYWHERE | _ORDER, scalars=(int, float))
 BOOLEAN: Final = FieldType("true or false", _EVERYWHERE, scalars=(bool,))
 VERSION: Final = FieldType("version", _TEXT, short="version", scalars=(str,))
@@ -54,7 +66,7 @@ NUMBER_BY_KEY: Final = FieldType("numbers by key", frozenset(), entries=NUMBER)
 ARGUMENTS: Final = FieldType("arguments", frozenset(), entries=ARGUMENT)
 
 VALUE_FIELDS: Final[Mapping[str, FieldType]] = {
-    "name": TEXT, "role": ROLE, "dtype": TEXT, "shape": SHAPE, "constant": CONSTANT, "graph": TEXT,
+    "name": TEXT, "role": ROLE, "dtype": DTYPE, "shape": SHAPE, "constant": CONSTANT, "graph": TEXT,
 }  # fmt: skip
 """The fields of a value, where it is an element of a list or an end of an edge."""
 RECORD: Final = FieldType("value of a graph", _EVERYWHERE)
@@ -64,9 +76,12 @@ COMMON: Final[Mapping[str, FieldType]] = {"side": SIDE, "path": TEXT}
 """Fields of every kind. `path` is that of the fact's place."""
 
 ANCHORS: Final[Mapping[str, Mapping[str, FieldType]]] = {
-    "call": {"args": ARGUMENTS, "assigned": TEXT, "splat": BOOLEAN, "ambiguous": BOOLEAN},
+    "call": {
+        "args": ARGUMENTS, "effective": ARGUMENTS, "written": WRITTEN, "assigned": TEXT, "splat": BOOLEAN,
+        "ambiguous": BOOLEAN,
+    },
     "import": {"names": NAMES},
-    "reference": {"store": STORE, "value": ARGUMENT},
+    "reference": {"store": STORE, "value": ARGUMENT, "ambiguous": BOOLEAN},
     "operation": {"operands": OPERANDS, "calls": NAMES, "names": NAMES},
     "class": {"bases": NAMES, "methods": NAMES},
     "function": {"decorators": NAMES},
@@ -80,7 +95,7 @@ ANCHORS: Final[Mapping[str, Mapping[str, FieldType]]] = {
     },
     "value": {key: kind for key, kind in VALUE_FIELDS.items() if key != "name"},
     "tensor": {
-        "dtype": TEXT, "shape": SHAPE, "file": TEXT, "offset": NUMBER, "bytes": NUMBER, "location": TEXT,
+        "dtype": DTYPE, "shape": SHAPE, "file": TEXT, "offset": NUMBER, "bytes": NUMBER, "location": TEXT,
     },
     "checkpoint": {"files": TEXTS, "imports": NAMES, "metadata": BY_KEY},
     "package": {"version": VERSION},
@@ -105,6 +120,16 @@ ALSO_INDEXED: Final[Mapping[str, str]] = {
 
 UNSELECTIVE: Final = frozenset({"", "intermediate"})
 """Values of such a field that nearly every node or value has, so that they find nothing."""
+
+KEY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "operation": (
+        "+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "is",
+        "is not", "in", "not in", "if", "while", "for", "assert",
+    ),
+    "model": ("onnx", "torchscript", "exported_program"),
+    "device": ("cpu", "cuda"),
+}  # fmt: skip
+"""All names that facts of a kind can have, where they are few. Those of measurements stand in metrics.py."""
 
 FRAMEWORKS: Final = (
     "pytorch", "tensorflow", "keras", "jax", "onnx", "onnxruntime", "tensorrt", "openvino", "tflite",

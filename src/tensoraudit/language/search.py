@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tensoraudit.facts import ABSENT, Checkpoint, Fact, Name, Node, Tensor, Unknown, Value
+from tensoraudit.facts import ABSENT, Checkpoint, Fact, Name, Node, Site, Tensor, Unknown, Value
 from tensoraudit.facts.graph_index import model_file
 from tensoraudit.facts.store import ENVIRONMENT_KINDS, FactStore, on_side, side_of, site_of
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
@@ -131,7 +131,7 @@ def _candidates(pattern: Pattern, place: _Place, side: str | None, context: Cont
 
 def _matching_keys(names: Sequence[NamePattern], index: Mapping[str, Any]) -> Iterator[str]:
     for name in names:
-        if name.regex is None:
+        if name.exact:
             if name.text in index:
                 yield name.text
         else:
@@ -146,7 +146,12 @@ def _in_order(order: int, other: Fact, anchor: Fact | None) -> bool:
         return False
     if _both_ordered(other, anchor):
         return (_position(other) - _position(anchor)) * order > 0
-    return ((theirs.line or 0) - (ours.line or 0)) * order > 0
+    first, second = (ours, theirs) if order > 0 else (theirs, ours)
+    return _line(first) < _line(second)
+
+
+def _line(site: Site) -> tuple[int, int]:
+    return (site.cell or 0, site.line or 0)
 
 
 def _both_ordered(other: Fact, anchor: Fact | None) -> bool:

@@ -86,7 +86,8 @@ def finding_data(finding: Finding) -> dict[str, Any]:
 
 
 def _where(where: Site) -> dict[str, Any]:
-    return {field: getattr(where, field) for field in _SITE}
+    cell = {} if where.cell is None else {"cell": where.cell}
+    return {field: getattr(where, field) for field in _SITE} | cell
 
 
 def _measurement(row: Measurement) -> dict[str, Any]:

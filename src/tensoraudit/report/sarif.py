@@ -92,7 +92,9 @@ def _rule(finding: Finding) -> dict[str, Any]:
 def _result(finding: Finding, result: Result, index: dict[str, int], *, gated: bool) -> dict[str, Any]:
     kind = KINDS.get(finding.state, "fail")
     first = summary.divergence_of(finding, result)
-    message = [finding.message or finding.title, f"First divergence: {summary.divergence(first)}" if first else ""]
+    message = [finding.message or finding.title]
+    message += [f"At {summary.place(finding.where)}."] if finding.where.cell is not None else []  # no region says it
+    message += [f"First divergence: {summary.divergence(first)}"] if first else []
     data = {
         "ruleId": finding.rule,
         "ruleIndex": index[finding.rule],
@@ -133,6 +135,10 @@ def _location(where: Site, result: Result) -> dict[str, Any]:
         for kind in ("node", "tensor", "variable")
         if (name := getattr(where, kind))
     ]
+    if where.cell is not None:
+        logical.append(
+            {"name": f"cell {where.cell}", "fullyQualifiedName": clean(summary.place(where)), "kind": "cell"}
+        )
     return {**location, "logicalLocations": logical} if logical else location
 
 
@@ -148,7 +154,7 @@ def artifact_location(path: str) -> dict[str, Any]:
 
 
 def _region(where: Site) -> dict[str, int]:
-    if where.line is None or where.line < 1:
+    if where.line is None or where.line < 1 or where.cell is not None:  # a cell's line is none of the file's
         return {}
     region = {
         "startLine": where.line,

@@ -174,10 +174,11 @@ def number(value: float | None) -> str:
 
 
 def place(where: Site) -> str:
-    """Return a place as `path:line`, then node, tensor or variable; "" for nowhere."""
+    """Return a place as `path:line` or `path:cell 3:line`, then node, tensor or variable; "" for nowhere."""
     parts = []
     if where.path is not None:
-        parts.append(where.path if where.line is None else f"{where.path}:{where.line}")
+        cell = None if where.cell is None else f"cell {where.cell}"
+        parts.append(":".join(str(part) for part in (where.path, cell, where.line) if part is not None))
     parts += [f"{kind} {name}" for kind in ("node", "tensor", "variable") if (name := getattr(where, kind))]
     return ", ".join(parts)
 

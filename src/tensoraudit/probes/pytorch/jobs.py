@@ -7,6 +7,7 @@ from tensoraudit.probes.pytorch.describe import describe
 from tensoraudit.probes.pytorch.export import export
 from tensoraudit.probes.pytorch.run import accepts, run
 from tensoraudit.probes.pytorch.trace import trace
+from tensoraudit.probes.pytorch.training import training
 
 JOBS: dict[str, Job] = {
     "pytorch.describe": describe,
@@ -14,4 +15,5 @@ JOBS: dict[str, Job] = {
     "pytorch.accepts": accepts,
     "pytorch.export": export,
     "pytorch.trace": trace,
+    "pytorch.training": training,
 }

@@ -1,0 +1,185 @@
+"""Take a training step with activation checkpointing and one without, where a rule asks for it.
+
+Only rules with `confirm: {probe: training}` that already match make it run, so that models without checkpointing do
+not pay for it. It runs in the reference's worker, on copies of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.audit.conclude import SOURCE_FRAMEWORK, TARGET_FRAMEWORK
+from tensoraudit.audit.execute import PROVIDERS, usable_samples
+from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.state import Audit, Sample
+from tensoraudit.equivalence.comparison import Comparison, compare_arrays
+from tensoraudit.facts import Measurement
+from tensoraudit.facts.store import FactStore
+from tensoraudit.language.engine import match_rules
+from tensoraudit.language.load import RuleSet
+from tensoraudit.probes.outcome import Status
+from tensoraudit.probes.pool import Pool
+
+PROBE = "training"
+JOB = "pytorch.training"
+
+JITTER = 1e-3
+"""Relative L2 distance between two equal steps that rounding explains (sums of float32 differ by about 1e-6). Of a
+tensor whose elements are drawn anew, one in a million is enough to exceed it."""
+
+Row = tuple[str, str, Any, str]
+"""Metric, subject, value, detail."""
+
+
+def measure_training(audit: Audit) -> Audit:
+    """Measure one training step if a rule that matches wants to know.
+
+    A step that cannot be taken is a probe that did not run, with its reason: findings then stay unverified.
+    """
+    if audit.pool is None or audit.reference is None or audit.reference.role != "pytorch" or not _wanted(audit):
+        return audit
+    sample = _sample(audit)
+    if sample is None:
+        return _not_run(audit, "cpu", "failed", "the model accepts no input set")
+    audit.progress("taking a training step with checkpointing and without")
+    audit = _on_device(audit, sample, "cpu")
+    return _on_cuda(audit, sample) if "cuda" in PROVIDERS[audit.options.device] else audit
+
+
+def _wanted(audit: Audit) -> bool:
+    """Whether a rule that this probe settles matches already, for any target."""
+    assert audit.rules is not None and audit.artifact is not None
+    asking = RuleSet(tuple(rule for rule in audit.rules if rule.confirm is not None and rule.confirm.probe == PROBE))
+    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    if not len(asking):
+        return False
+    store = FactStore(audit.facts)
+    targets = (TARGET_FRAMEWORK[target] for target in audit.options.target)
+    return any(match_rules(asking, store, source=source, target=target, only="facts") for target in targets)
+
+
+def _sample(audit: Audit) -> Sample | None:
+    """The user's first input set, which is the most like training data; else any but the edge values."""
+    usable = [sample for sample in usable_samples(audit) if sample.kind != "edge"]
+    return next((sample for sample in usable if sample.kind == "user"), usable[0] if usable else None)
+
+
+def _on_device(audit: Audit, sample: Sample, device: str) -> Audit:
+    assert audit.pool is not None and audit.reference is not None
+    params = {
+        **audit.reference.params,
+        "inputs": wire(audit.pool, sample),
+        "device": device,
+        "seed": audit.options.seed,
+    }
+    outcome = audit.pool.run(audit.reference.role, JOB, params)
+    if outcome.result is None:
+        return _not_run(audit, device, outcome.status, outcome.reason)
+    rows = rows_of(_opened(audit.pool, outcome.result))
+    unsupported = _detail(rows, "training.status", "unsupported")
+    row = probe_row(PROBE, "pytorch", device, "unsupported" if unsupported else outcome, unsupported)
+    audit.pool.discard(outcome.result)
+    place = f"{device}: " if device != "cpu" else ""
+    return audit.add(
+        probes=(row,),
+        measurements=tuple(
+            Measurement(metric, subject, value, probe=JOB, side="source", detail=f"{place}{detail}")
+            for metric, subject, value, detail in rows
+        ),
+        notes=tuple(_note(rows, device)),
+    )
+
+
+def _on_cuda(audit: Audit, sample: Sample) -> Audit:
+    assert audit.pool is not None
+    hello = audit.pool.hello("pytorch").result or {}
+    if any(device["kind"] == "cuda" for device in hello.get("devices", ())):
+        return _on_device(audit, sample, "cuda")
+    reason = hello.get("inactive", {}).get("cuda", "no CUDA device is active in the pytorch worker")
+    return _not_run(audit, "cuda", "missing", reason)
+
+
+def _not_run(audit: Audit, device: str, status: Status, reason: str) -> Audit:
+    return audit.add(probes=(probe_row(PROBE, "pytorch", device, status, reason),))
+
+
+def _opened(pool: Pool, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of the job with arrays instead of references."""
+    pairs = [
+        {
+            **pair,
+            "reference": pool.get(pair["reference"]),
+            "candidate": pool.get(pair["candidate"]),
+            "repeat": None if pair["repeat"] is None else pool.get(pair["repeat"]),
+            "perturbed": [pool.get(draw) for draw in pair["perturbed"]],
+        }
+        for pair in result["pairs"]
+    ]
+    return {"rows": result["rows"], "pairs": pairs}
+
+
+def rows_of(result: Mapping[str, Any]) -> list[Row]:
+    """The rows of a `pytorch.training` result that holds arrays, with every pair of them judged."""
+    finished: Iterator[Row] = ((metric, subject, value, detail) for metric, subject, value, detail in result["rows"])
+    return [*finished, *map(_judged, result["pairs"])]
+
+
+def _judged(pair: Mapping[str, Any]) -> Row:
+    """Judge a tensor after a step with checkpointing against the one without.
+
+    Kernels that add up in any order (on CUDA) never repeat every bit: a second step without checkpointing that is off
+    by rounding is one more draw of the noise. One that is off by more is a model that draws numbers nobody can seed.
+    """
+    draws, repeat = list(pair["perturbed"]), pair["repeat"]
+    if repeat is not None and _distance(repeat, pair["reference"]) <= JITTER:
+        draws, repeat = [*draws, repeat], None
+    compared = _compared(pair, draws, repeat)
+    worst = compared.worst
+    detail = "; ".join(text for text in (pair["detail"], worst.reason if worst is not None else "") if text)
+    return pair["metric"], pair["subject"], str(compared.verdict), detail
+
+
+def _distance(a: Any, b: Any) -> float:
+    if a.shape != b.shape:
+        return float("inf")
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    scale = float(np.linalg.norm(y))
+    distance = float(np.linalg.norm(x - y))
+    return distance / scale if scale else distance
+
+
+def _compared(pair: Mapping[str, Any], draws: Sequence[Any], repeat: Any) -> Comparison:
+    name, logical = pair["subject"], pair["logical"]
+    return compare_arrays(
+        {name: pair["reference"]},
+        {name: pair["candidate"]},
+        perturbed=[{name: draw} for draw in draws],
+        reference_repeat=None if repeat is None else {name: repeat},
+        reference_dtypes={name: logical["reference"]} if logical["reference"] else None,
+        candidate_dtypes={name: logical["candidate"]} if logical["candidate"] else None,
+    )
+
+
+def _detail(rows: Sequence[Row], metric: str, value: Any) -> str:
+    return next((row[3] for row in rows if row[0] == metric and row[2] == value), "")
+
+
+def _note(rows: Sequence[Row], device: str) -> Iterator[str]:
+    """The trade as measured: memory against computation."""
+    whole = {row[0].partition(".")[2]: row[2] for row in rows if row[1] == "model"}
+    regions = whole.get("regions", 0)
+    parts = []
+    if "peak_memory_ratio" in whole:
+        parts.append(f"peak {whole['peak_memory_ratio']:.0%} of the memory of a step without it")
+    if "flops_ratio" in whole:
+        parts.append(f"{whole['flops_ratio'] - 1:+.0%} floating-point operations")
+    if "time_ratio" in whole:
+        parts.append(f"{whole['time_ratio']:.2g} times as long")
+    if regions and parts:
+        where = f" on {device}" if device != "cpu" else ""
+        plural = "" if regions == 1 else "s"
+        expected = "often quoted: 40% of the memory for 25% more operations"
+        yield f"checkpointing{where}: {regions} region{plural}, {', '.join(parts)} ({expected})"
