@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tensoraudit.extract.environment import read_environment
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts.store import FactStore
 from tensoraudit.findings.settle import findings_from_matches
@@ -48,6 +49,9 @@ GRAPHS = {
 }
 
 
+RUNTIME = {"onnx": "1.23.2", "onnxruntime-gpu": "1.31.1", "numpy": "2.4.6"}
+
+
 def known(package):
     with KNOWN.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["package"] == package]
@@ -69,15 +73,6 @@ def lint(folder):
     return run_steps(LINT, source_audit(options))
 
 
-def places(findings):
-    """Rule by place, to see whether two rules say something about one line of code."""
-    found = {}
-    for finding in findings:
-        where = finding.where
-        found.setdefault((where.path, where.line, where.node), set()).add(finding.rule)
-    return found
-
-
 @pytest.mark.parametrize("package", CODE)
 def test_source_code_without_unexplained_hits(package):
     assert CODE[package].is_dir(), f"{package} is not installed: run `make test`"
@@ -94,7 +89,7 @@ def test_graphs_without_unexplained_hits(package):
     assert len(files) == number
     found = []
     for path in files:
-        store = FactStore(read_onnx(path, side="both"))
+        store = FactStore([*read_onnx(path, side="both"), *read_environment("both", packages=RUNTIME, devices=[{"kind": "cpu"}])])
         matches = match_rules(RULES, store, source="onnx", target="onnxruntime")
         found += findings_from_matches(matches, store, "onnx")
     assert hits(found, folder) == known(package)
