@@ -174,10 +174,10 @@ def show_cost(
     """Print how each rule finds its candidates and, in files that are given, how many there are; the dearest first."""
     from tensoraudit.cli.rules_cost import COLUMNS, cost_document, costs, row
     from tensoraudit.cli.rules_facts import facts_in
-    from tensoraudit.facts.store import FactStore
+    from tensoraudit.extract.derived import complete_store
 
     facts, notes = facts_in(files or (), _options(rules))
-    found = costs(_load(rules), FactStore(facts) if files else None)
+    found = costs(_load(rules), complete_store(facts) if files else None)
     if as_json:
         _print_json(cost_document(found))
         return 0

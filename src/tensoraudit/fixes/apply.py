@@ -63,6 +63,7 @@ class _Pass:
         self.outcomes: dict[int, Outcome] = {}
         self.targets: dict[int, cst.CSTNode] = {}
         self.built: dict[int, list[Spelling]] = {}
+        self.edits_of: dict[cst.CSTNode, list[int]] = {}
 
     def applied(self) -> Applied:
         imports = any(isinstance(edit.verb, ReplaceImport) for edit in self.edits)
@@ -94,6 +95,8 @@ class _Pass:
     def _calls(self) -> Applied:
         for index, node in list(self.targets.items()):
             self._try(index, lambda index=index, node=node: self._build(index, node))  # type: ignore[misc]
+        for index, node in self.targets.items():
+            self.edits_of.setdefault(node, []).append(index)
         editor = _Editor(self.edited, {node: replaced(node, names) for node, names in self.names.moved.items()})
         changed = self.names.finish(self.module.visit(editor))
         if changed.code == self.text:
@@ -116,7 +119,7 @@ class _Pass:
 
     def edited(self, original: cst.Call, call: cst.Call) -> cst.Call:
         """Return a call after all edits of it."""
-        for index in [index for index, target in self.targets.items() if target is original]:
+        for index in self.edits_of.get(original, ()):
             new = self._try(index, lambda index=index, call=call: self._edited(index, original, call))  # type: ignore[misc]
             if new is not None:
                 for spelling in self.built[index] if new is not call else ():

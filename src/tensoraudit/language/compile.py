@@ -138,9 +138,8 @@ class _RuleCompiler:
             if not isinstance(part, Table):
                 self.problems.add(part, f"a pattern must be a mapping, not {wrong.describe(part)}")
             elif (pattern := compiler.anchored(part)) is not None:
-                found.append(
-                    Alternative(pattern, self._message(part, pattern, compiler.bound), self._fix(part, pattern))
-                )
+                message, fix = self._message(part, pattern, compiler.bound), self._fix(part, pattern)
+                found.append(Alternative(pattern, message, fix, self._own_certainty(part)))
         if isinstance(tree, Items) and not tree.items:
             self.problems.add(tree, "'match' is an empty list")
         return tuple(found)
@@ -154,6 +153,11 @@ class _RuleCompiler:
         if fault and tree:
             self.problems.add(tree, fault)
         return template
+
+    def _own_certainty(self, part: Table) -> str:
+        tree = part.items.get("certainty")
+        word = self.problems.guard(lambda: wrong.one_of(tree, CERTAINTIES, "certainty")) if tree else None
+        return word or ""
 
     def _fix(self, part: Table, pattern: Pattern) -> str | Fix:
         """Return the fix of an alternative: its own `fix`, or the rule's."""

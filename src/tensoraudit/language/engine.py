@@ -99,12 +99,13 @@ class _Walk:
                     yield from found(entry, captures, facts)
 
     def _matches(self, entry: Entry, captures: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
-        when, conditions = self.live[entry.rule.id], entry.alternative.pattern.conditions
+        when, pattern = self.live[entry.rule.id], entry.alternative.pattern
+        conditions = pattern.conditions
         self.context.captures = captures
         for fact in facts:
             answer = ask(conditions, fact, self.context)
             if answer is not NO:
-                yield self._match(entry, captures, fact, min(when, certainty_of_name(fact), answer))
+                yield self._match(entry, captures, fact, min(when, certainty_of_name(fact, pattern.names), answer))
 
     def _renamed(self, entry: Entry, _: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
         """Facts that another field found are asked for their name too, which holds the captures."""
@@ -122,7 +123,7 @@ class _Walk:
         return Match(
             rule=rule,
             truth=answer,
-            state=state_of(answer, rule.certainty, pattern.open_world, receiver_unknown),
+            state=state_of(answer, entry.alternative.certainty or rule.certainty, pattern.open_world, receiver_unknown),
             kind=pattern.kind,
             anchor=fact,
             captures=captures,

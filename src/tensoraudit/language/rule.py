@@ -16,11 +16,13 @@ from tensoraudit.language.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the patterns of a rule, with the sentence that it says and what mends it: a verb, or words."""
+    """One of the patterns of a rule, with the sentence that it says and what mends it: a verb, or words. `certainty` is
+    its own, "" for the rule's."""
 
     pattern: Pattern
     message: Template
     fix: str | Fix = ""
+    certainty: str = ""
 
 
 @dataclass(frozen=True, slots=True)
