@@ -3,7 +3,7 @@
 import pytest
 
 from tensoraudit.fixes.apply import apply
-from tensoraudit.fixes.verbs import Done, Refused, ReplaceImport
+from tensoraudit.fixes.verbs import Done, Parameter, Refused, RemoveArgument, ReplaceImport
 
 
 @pytest.fixture
@@ -63,3 +63,14 @@ def test_both_parts_of_a_statement_are_places_of_the_change(mend):
     (outcome,) = applied.outcomes
     assert isinstance(outcome, Done)
     assert [place.line for place in outcome.places] == [1, 2]
+
+
+def test_calls_do_not_wait_for_an_import_that_cannot_change(edits_of):
+    text = "import gone.mod\nimport lib\nlib.f(x=1)\n"
+    edits = [
+        *edits_of(text, ReplaceImport({"gone.mod": "here.mod"}), "gone.mod"),
+        *edits_of(text, RemoveArgument((Parameter("x"),)), "lib.f"),
+    ]
+    applied = apply(text, edits)
+    assert [type(outcome) for outcome in applied.outcomes] == [Refused, Done]
+    assert applied.text == "import gone.mod\nimport lib\nlib.f()\n"

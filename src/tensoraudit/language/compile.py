@@ -34,16 +34,17 @@ OPTIONAL = (
 _ID = re.compile(r"[A-Z]+-[0-9]+")
 
 
-def compile_rule(document: Table, path: str) -> tuple[Rule | None, list[RuleProblem]]:
-    """Compile one rule. Returns the rule only when nothing is wrong, else all problems."""
-    compiler = _RuleCompiler(document, Problems(path))
+def compile_rule(document: Table, path: str, *, examples: bool = True) -> tuple[Rule | None, list[RuleProblem]]:
+    """Compile one rule. Returns the rule only when nothing is wrong, else all problems. Without `examples` they are
+    neither asked for nor looked at."""
+    compiler = _RuleCompiler(document, Problems(path), examples)
     rule = compiler.rule()
     return (None if compiler.problems.found else rule), compiler.problems.found
 
 
 class _RuleCompiler:
-    def __init__(self, document: Table, problems: Problems) -> None:
-        self.document, self.problems = document, problems
+    def __init__(self, document: Table, problems: Problems, with_examples: bool) -> None:
+        self.document, self.problems, self.with_examples = document, problems, with_examples
         self.items: Mapping[Any, Tree] = document.items
         self.fixes: dict[int, tuple[Tree, str | Fix]] = {}
         """Each fix with its part of the document, by the identity of that part: alternatives may share one."""
@@ -65,7 +66,7 @@ class _RuleCompiler:
             when=self._when(),
             why=self._text("why"),
             remedy=self._text("remedy"),
-            examples=self._examples(),
+            examples=self._examples() if self.with_examples else (),
             path=self.problems.path,
             line=self.document.line,
             document=self.document,
@@ -90,7 +91,7 @@ class _RuleCompiler:
                 text = f"a rule has no key '{key}'{nearest(str(key), [*REQUIRED, *OPTIONAL])}"
                 self.problems.add(self.document.keys[key], text)
         for key in REQUIRED:
-            if key not in self.items:
+            if key not in self.items and (self.with_examples or key != "examples"):
                 self.problems.add(self.document, f"the rule has no '{key}'")
 
     def _read(self, key: str, build: Callable[[Tree], Any], default: Any) -> Any:

@@ -263,8 +263,10 @@ def _is_known(tree: Tree, kind: FieldType) -> Test:
     wanted = wrong.boolean(tree, "'known'")
 
     def test(value: Any, store: FactStore) -> Truth:
-        if value is ABSENT or value is UNSURE:
-            return NO if value is ABSENT else UNKNOWN
+        if value is ABSENT:
+            return NO
+        if value is UNSURE:  # whatever `**` may hold, it is not known here
+            return NO if wanted else UNKNOWN
         is_known = says_which(value, store) if isinstance(value, Name) else not isinstance(value, Unknown)
         return truth(is_known == wanted)
 
