@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -55,7 +56,8 @@ class Options:
     def source_paths(self) -> list[Path]:
         """The files and folders of source code that are named here, absolute: the factory's file and `code`."""
         model = [Path(self.model.rpartition(":")[0])] if self.model and ":" in self.model else []
-        return [path.resolve() for path in (*(each for each in model if each.exists()), *map(Path, self.code))]
+        named = (*(each for each in model if each.exists()), *self.code)
+        return [Path(os.path.realpath(path)) for path in named]  # `Path.resolve` raises for a loop of links
 
 
 def _strings(value: Any) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ def told(result, rules):
         ("CutBehind",),
         ("Drawing",),
         ("Effects", "Counting", "Tidy"),
+        ("Crowded", "Neighbours"),
         ("Handed", "CountingOutside", "Counting"),
         ("HandWritten", "Dropping", "Keeping"),
         ("Shared",),

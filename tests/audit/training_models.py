@@ -60,7 +60,7 @@ class Drawing(nn.Module):
         return torch.relu(self.first(x)) * mask
 
     def _draws_for_nothing(self, x):
-        np.random.rand(3)  # GCK-004 refuted
+        np.random.rand(3)  # GCK-004 unverified
         return self.second(x)
 
     def forward(self, x):
@@ -108,6 +108,35 @@ class Effects(nn.Module):
         x = checkpoint(self.inside, x, use_reentrant=False)
         x = checkpoint(self.other, x, use_reentrant=False)  # GCK-005 refuted
         return checkpoint(self.tidy, x, use_reentrant=False)  # GCK-005 confirmed
+
+
+class Neighbours(nn.Module):
+    """One line counts, the next one fills a list that every run begins anew; nothing is seen inside the object."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls, self.meter = nn.Linear(7, 7), 0, Meter()
+
+    def forward(self, x):
+        self.calls += 1  # GCK-010 confirmed
+        self.kept = []
+        self.kept.append(x.shape)  # GCK-010 refuted
+        self.meter.values.append(x.shape)  # GCK-010 unverified
+        return torch.relu(self.layer(x))
+
+
+class Meter:
+    def __init__(self):
+        self.values = []
+
+
+class Crowded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = Neighbours(), nn.Linear(7, 3)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block, torch.relu(x), use_reentrant=False))
 
 
 class CountingOutside(Counting):

@@ -249,9 +249,10 @@ def test_a_file_that_may_not_be_written_is_said_and_the_others_are_mended(cli, p
 def test_hard_links_would_part(cli, project):
     path = write(project / "a.py", "import lib\nlib.f()\n")
     os.link(path, project / "b.txt")
-    code, _, err = cli("fix", "a.py")
+    code, out, err = cli("fix", "a.py")
     assert (code, path.read_text()) == (USER, "import lib\nlib.f()\n")
     assert "other names (hard links)" in err
+    assert out.endswith("a.py:2  TST-001  the file was not written\n0 findings mended in 0 files, 1 left\n")
 
 
 def test_a_symbolic_link_stays_one_and_its_target_is_mended(cli, project):
@@ -319,3 +320,9 @@ def test_only_fixing_imports_libcst(project, arguments):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout
     assert "libcst" not in done.stderr
+
+
+def test_a_name_cannot_write_lines_of_the_diff(cli, project):
+    write(project / "a\n+++ b.py", "import lib\nlib.f()\n")
+    _, out, _ = cli("fix", "--diff", ".")
+    assert out.splitlines()[:2] == ['--- "a\\012+++ b.py"', '+++ "a\\012+++ b.py"']

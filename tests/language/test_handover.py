@@ -57,6 +57,9 @@ def _states(lang, match, code):
         ("class B:\n    def other(self):\n        return draw()\nb = B()\nrun(b)", "suspected"),
         ("@run\nclass B:\n    def forward(self):\n        return draw()", "certain"),
         ("class B:\n    def forward(self):\n        return draw()\nrun(B)", "certain"),
+        ("import keras\nclass B(keras.Layer):\n    def call(self):\n        return draw()\nb = B()\nrun(b)", "certain"),
+        ("class B:\n    def call(self):\n        return draw()\nb = B()\nrun(b)", "suspected"),
+        ("from torch import nn\ndef make():\n    draw()\n    return nn.Linear(7, 7)\nb = make()\nrun(b)", None),
         ("def body(x):\n    return inner()\ndef inner():\n    return draw()\nrun(body)", "certain"),
         ("def body(x):\n    def inner():\n        return draw()\n    return inner()\nrun(body)", "certain"),
         ("def body(x):\n    return body(draw())\nrun(body)", "certain"),
@@ -101,9 +104,18 @@ class Net(nn.Module):
         self.grown = nn.ModuleList()
         self.grown.append(nn.Dropout(0.5))
         self.drop = nn.Dropout(0.5)
+        self.built = nn.Sequential(build(7))
+        self.method_built = self.build(7)
+
+    def build(self, width):
+        return nn.Sequential(nn.Linear(width, width), nn.Dropout(0.5))
 
     def forward(self, x, given):
         {call}
+
+
+def build(width):
+    return nn.Sequential(nn.Linear(width, width), nn.Dropout(0.5))
 
 
 class Own(nn.Module):
@@ -137,7 +149,11 @@ class Unused(nn.Module):
         ("checkpoint(self.block, x)", "certain"),
         ("checkpoint(self.plain, x)", None),
         ("checkpoint(self.own, x)", "certain"),
-        ("checkpoint(self.own.forward, x)", None),  # the method runs, and where its object is made is not looked up
+        ("checkpoint(self.own.forward, x)", "certain"),
+        ("checkpoint(self.own.__call__, x)", "certain"),
+        ("for layer in self.layers:\n            x = checkpoint(layer.__call__, x)", "certain"),
+        ("checkpoint(self.built, x)", "suspected"),  # the helper may leave it out
+        ("checkpoint(self.method_built, x)", "suspected"),
         ("checkpoint(self.drop, x)", "certain"),
         ("for layer in self.layers:\n            x = checkpoint(layer, x)", "certain"),
         ("for i, layer in enumerate(self.layers):\n            x = checkpoint(layer, x)", "certain"),

@@ -1,5 +1,7 @@
 """Loading folders: every fault of every file, ids, aliases, bad files."""
 
+import os
+
 import pytest
 
 from tensoraudit.errors import RuleError
@@ -88,3 +90,16 @@ def test_a_users_own_pack_is_always_read_as_a_whole(lang, tmp_path):
     write(tmp_path, "rule.yaml", lang.text("{call: f}").replace("measurements:", "measurments:"))
     with pytest.raises(RuleError, match="measurments"):
         load_rules([tmp_path], examples=False)
+
+
+def test_a_pack_without_a_rule_asks_nothing_and_is_no_pass(tmp_path):
+    (tmp_path / "rule.yml").write_text("id: ACME-001\n")
+    with pytest.raises(RuleError, match=r"there is no rule in it; rules are files \*\.yaml"):
+        load_rules([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["rule.yaml", "pack.yaml"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RuleError, match="cannot be read: it is no regular file"):
+        load_rules([tmp_path])

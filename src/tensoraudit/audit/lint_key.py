@@ -40,7 +40,7 @@ def lint_key(options: Options) -> str | None:
         return None
     try:
         return _digest(part for parts in _PARTS for part in ("\0", *parts(options)))
-    except (OSError, UserError):
+    except (OSError, UserError, ValueError):
         return None
 
 

@@ -7,8 +7,9 @@ elsewhere: at the class of such a Function, at a statement that a region runs, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,14 @@ def _effects(rows: Sequence[Row]) -> Told | None:
     ours = (*STATISTICS, COUNTER)
     moved = [row[1] for row in rows if row[0] == "training.buffer_verdict" and row[2] in {"break", "drift"}]
     buffers = [name for name in moved if name.rpartition(".")[2] not in ours]
+    named = attributes[3].split(", ") if attributes[2] else []
+    wrong = [*(named if len(named) == attributes[2] else [UNNAMED]), *buffers]
     detail = ", ".join([*([attributes[3]] if attributes[2] else ()), *buffers])
-    return Told(attributes[2] + len(buffers), detail, frozenset([*(["attributes"] if attributes[2] else ()), *buffers]))
+    return Told(attributes[2] + len(buffers), detail, frozenset(wrong))
+
+
+UNNAMED = "attributes"
+"""Stands for attributes of which there are too many to name."""
 
 
 def _compared(rows: Sequence[Row]) -> bool:
@@ -318,7 +325,8 @@ class _Asked:
         again = [region for region in self.regions if region.place in places]
         if again:
             yield "training.line_recomputed", anchor.subject, True, ""
-            yield from _rows_of(anchor.subject, again)
+            own = [replace(region, told=_of_line(region.told, anchor.fact)) for region in again]
+            yield from _rows_of(anchor.subject, own)
             return
         if heard and heard["ran"] and self._all_ran():
             yield "training.line_recomputed", anchor.subject, False, "it ran in the forward pass only"
@@ -334,6 +342,24 @@ class _Asked:
         if regions:
             return _rows_of(anchor.subject, regions, note)
         return iter([("training.region_recomputations", anchor.subject, 0, otherwise)])
+
+
+def _of_line(told: Mapping[str, Told], fact: Fact) -> Mapping[str, Told]:
+    """A statement that changes `self.x` has the side effects on `x`, and not those of its neighbours.
+
+    Inside an object that `x` may be (`self.x.y`) nothing is seen, so that nothing is said where nothing has moved.
+    """
+    metric = "training.region_side_effects"
+    written = fact.written.rpartition(".")[0] if isinstance(fact, Call) else getattr(fact, "name", "")
+    first, *rest = str(written).split(".")
+    if metric not in told or first != "self" or not rest:
+        return told
+    names = sorted(name for name in told[metric].wrong if rest[0] in re.split(r"[.\[]", name))
+    if names:
+        return {**told, metric: Told(len(names), ", ".join(names), frozenset(names))}
+    if UNNAMED in told[metric].wrong or rest[1:]:
+        return {name: each for name, each in told.items() if name != metric}
+    return {**told, metric: Told(0)}
 
 
 def _last_names(region: Region) -> set[tuple[str, str]]:

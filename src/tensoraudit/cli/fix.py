@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +17,13 @@ from tensoraudit.errors import InputError
 from tensoraudit.facts import Site
 from tensoraudit.options import make_options
 from tensoraudit.report.clean import clean
+from tensoraudit.report.writers import write_out
 
 if TYPE_CHECKING:
     from tensoraudit.cli.fix_rounds import Change, Left, Repair
 
 USER = 2
+NOT_WRITTEN = "the file was not written"
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -62,14 +65,17 @@ def _write(done: Repair) -> dict[Path, InputError]:
 
 
 def _report(done: Repair, failed: Mapping[Path, InputError], verb: str) -> Iterator[str]:
+    from tensoraudit.cli.fix_rounds import Left
+
     changes = [each for each in done.changes if each.path not in failed]
+    left = [*done.left, *(Left(each.finding, NOT_WRITTEN) for each in done.changes if each.path in failed)]
     yield from _changes(changes)
-    yield from _left(done.left)
+    yield from _left(left)
     yield from (f"note: {note}" for note in done.result.notes if note.startswith("not read:"))
-    more = sum("--unsafe" in each.reason for each in done.left)
+    more = sum("--unsafe" in each.reason for each in left)
     hint = f" ({more} with --unsafe)" if more else ""
     files = len({each.finding.where.path for each in changes})
-    yield f"{_count(len(changes), 'finding')} {verb} in {_count(files, 'file')}, {len(done.left)} left{hint}"
+    yield f"{_count(len(changes), 'finding')} {verb} in {_count(files, 'file')}, {len(left)} left{hint}"
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[str]:
@@ -99,15 +105,23 @@ def _count(number: int, what: str) -> str:
 
 def _print_lines(lines: Iterable[str], file: TextIO) -> None:
     for line in lines:
-        print(clean(line), file=file)
+        write_out(f"{clean(line)}\n", file)
 
 
 def _print_diff(done: Repair, root: Path) -> None:
     from tensoraudit.fixes.encoded import read_source
 
     for path, data in done.contents.items():
-        shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+        shown = _quoted(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix())
         old, new = (_LINE.findall(read_source(each).text) for each in (done.before[path], data))
         for line in difflib.unified_diff(old, new, shown, shown):
             whole = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            sys.stdout.write(clean(whole) if sys.stdout.isatty() else whole)
+            write_out(clean(whole) if sys.stdout.isatty() else whole, sys.stdout)
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git and patch write one whose characters could end the line of a diff."""
+    if path.isprintable():
+        return path
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
+    return f'"{"".join(plain)}"'

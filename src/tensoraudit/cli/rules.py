@@ -204,6 +204,8 @@ def write_pages(
     """Write a Markdown page for each rule and an index. Pages that were written for rules that are gone are removed."""
     from tensoraudit.report.rule_page import write_pages
 
+    if not out.strip():
+        raise InputError("no folder is named", where="--out", remedy="Name the folder for the pages: --out docs/rules.")
     count, removed = write_pages(Path(out), _load(packs))
     print(f"{count} pages in {out}" + (f", {removed} removed" if removed else ""))
     return 0

@@ -22,18 +22,22 @@ MOST_REACHED: Final = 2_000
 Part = tuple[int, str]
 """A dotted name and the scope it belongs to: the class for `self.block`, the function for `block`."""
 
-_RUN: Final = ("forward", "__call__", "__init__")
+_CALLED: Final = ("forward", "__call__")
+"""The methods of an object that run when it is called; of one of Keras `call` as well."""
+
+_RUN: Final = (*_CALLED, "__init__")
 """The methods of an object that is handed over: those that run, and the one that makes it."""
 
 
 @dataclass(slots=True)
 class Reach:
     """Code, by scope and by what it makes; the value tells whether surely. `known` is false where something else may
-    belong to it."""
+    belong to it. `makers` holds functions that perhaps built the object: they do not run when it is used."""
 
     scopes: dict[int, bool] = field(default_factory=dict)
     parts: dict[Part, bool] = field(default_factory=dict)
     known: bool = True
+    makers: dict[int, bool] = field(default_factory=dict)
 
     def add(self, other: Reach, surely: bool = True) -> None:
         """Add the scopes of `other`, perhaps or surely."""
@@ -112,7 +116,7 @@ class CallGraph:
         if roots not in self._reached:
             self._reached[roots] = self._closure(start.scopes)
         scopes, complete = self._reached[roots]
-        return Reach(scopes, start.parts, start.known and complete)
+        return Reach(scopes, start.parts, start.known and complete, start.makers)
 
     # what is handed over
 
@@ -129,6 +133,7 @@ class CallGraph:
     def _origin(self, origin: str | int, call: Call) -> Reach:
         if isinstance(origin, int):
             return Reach({origin: True})
+        origin = _object_of(origin)
         if origin.endswith("()") and "()" not in origin[:-2]:
             return self._instance(origin[:-2], call)
         classes = self._code.classes_named(origin)
@@ -152,7 +157,7 @@ class CallGraph:
         if head.endswith("()"):
             classes = self._code.classes_named(head[:-2])
             if classes:
-                return self._methods(classes, ("forward", "__call__") if last == "__call__" else (last,))
+                return self._methods(classes, _CALLED if last == "__call__" else (last,))
         scopes = self._code.functions_named(name, call.at.path)
         if scopes:
             return Reach({scope.id: len(scopes) == 1 for scope in scopes})
@@ -161,12 +166,15 @@ class CallGraph:
     def _methods(self, classes: Sequence[ClassDef], names: Iterable[str]) -> Reach:
         found = Reach(known=False)
         for owner in classes:
-            for name in names:
+            for name in (*names, "call") if "__call__" in names and self._is_keras(owner) else names:
                 scopes = self._code.methods(owner, name)
                 sure = len(classes) == 1 and len(scopes) == 1
                 found.add(Reach({scope.id: sure for scope in scopes}))
         found.known = bool(found.scopes)
         return found
+
+    def _is_keras(self, owner: ClassDef) -> bool:
+        return any("keras" in base.split(".") for base in self._code.bases(owner))
 
     # what an object is made of
 
@@ -175,13 +183,16 @@ class CallGraph:
         that makes the whole, perhaps."""
         if not isinstance(value, Name):
             return
-        parts = self._makers_of(value.name, call)
-        sure = sum(maker.assigned == value.name for part in parts for maker in self._makers[part]) < 2
-        if not parts and "." not in value.name:
+        name = _object_of(value.name)
+        parts = self._makers_of(name, call)
+        sure = sum(maker.assigned == name for part in parts for maker in self._makers[part]) < 2
+        if not parts and "." not in name:
             names = dict.fromkeys(name for block in call.blocks if block.kind == "loop" for name in block.names)
             parts, sure = [part for name in names for part in self._makers_of(name, call)], False
         for part in parts:
             found.parts[part] = sure
+            built = [scope for maker in self._makers[part] for scope in self._target(maker).scopes]
+            found.makers.update(dict.fromkeys(self.reach(Reach(dict.fromkeys(built, False))).scopes, False))
             if not found.known:
                 for maker in self._makers[part]:
                     found.add(self._origin(maker.callee, maker), surely=False)
@@ -247,6 +258,12 @@ class CallGraph:
             body = self._code.innermost(call, "class")
             self._owners[place] = None if body is None else self._code.class_of(body)
         return self._owners[place]
+
+
+def _object_of(name: str) -> str:
+    """Return the object whose `forward` or `__call__` is named, as that runs what it is made of; else `name`."""
+    head, _, last = name.rpartition(".")
+    return head if last in _CALLED and head not in ("", "self") else name
 
 
 _HOLDERS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "DataParallel", "DistributedDataParallel"})

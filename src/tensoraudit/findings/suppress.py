@@ -209,5 +209,5 @@ def _finding(rule: str, each: Suppression, message: str) -> Finding:
         message=message if message.endswith(("?", ".")) else f"{message}.",
         why=why,
         remedy=remedy,
-        fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
+        fingerprint=hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16],
     )

@@ -140,7 +140,7 @@ class _RuleCompiler:
                 self.problems.add(part, f"a pattern must be a mapping, not {wrong.describe(part)}")
             elif (pattern := compiler.anchored(part)) is not None:
                 message, fix = self._message(part, pattern, compiler.bound), self._fix(part, pattern)
-                found.append(Alternative(pattern, message, fix, self._own_certainty(part)))
+                found.append(Alternative(pattern, message, fix, self._own_certainty(part), self._refutable(part)))
         if isinstance(tree, Items) and not tree.items:
             self.problems.add(tree, "'match' is an empty list")
         return tuple(found)
@@ -159,6 +159,14 @@ class _RuleCompiler:
         tree = part.items.get("certainty")
         word = self.problems.guard(lambda: wrong.one_of(tree, CERTAINTIES, "certainty")) if tree else None
         return word or ""
+
+    def _refutable(self, part: Table) -> bool:
+        tree = part.items.get("refutable")
+        if tree is None:
+            return True
+        if "confirm" not in self.items:
+            self.problems.add(part.keys["refutable"], "the rule has no 'confirm', so nothing can refute it")
+        return self.problems.guard(lambda: wrong.boolean(tree, "refutable")) is not False
 
     def _fix(self, part: Table, pattern: Pattern) -> str | Fix:
         """Return the fix of an alternative: its own `fix`, or the rule's."""

@@ -73,7 +73,7 @@ class PatternCompiler:
             return None
         kind, names = found
         self.bound, self.open_world = self._captured(tree, kind, names), False
-        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty"}))
+        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty", "refutable"}))
         pattern = Pattern(kind, names, conditions, self._finder(tree, kind), self.open_world)
         self.problems.guard(lambda: self._findable(tree, pattern))
         return pattern

@@ -15,6 +15,7 @@ from tensoraudit.language.rule import Row, Rows
 from tensoraudit.language.templates import show
 
 _SHOWN = 3
+_NOT_SHOWN = "the run did not show it, but what the rule speaks of happens outside of what is run here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def settle_confirm(match: Match, store: FactStore, probes: Mapping[str, str] | N
     rows = [row for row in store.measurements() if not match.target or row.target in ("", match.target)]
     confirmed, refuted = (_ask(part, match, rows, store) for part in (confirm.confirmed, confirm.refuted))
     state = _STATES[confirmed.truth is YES, refuted.truth is YES]
+    if state == "refuted" and not match.refutable:
+        return Settled("unverified", _NOT_SHOWN, _once(refuted.rows))
     if state == "unverified":
         reason = _unverified(confirmed, refuted, probes or {})
         return Settled(state, reason, _once((*confirmed.rows, *refuted.rows)))

@@ -31,7 +31,7 @@ class Match:
 
     `state` is `certain`, `likely`, `suspected` or `advice`. `where` is the place to show; `kind` the anchor's kind.
     `target` is the framework that the scan goes to, which tells measurements of several targets apart; `fix` is the
-    verb or the words of the pattern that matched.
+    verb or the words of the pattern that matched, and `refutable` tells whether a probe may refute it.
     """
 
     rule: Rule
@@ -46,6 +46,7 @@ class Match:
     side: str
     target: str
     fix: str | Fix = ""
+    refutable: bool = True
 
 
 def match_rules(
@@ -133,6 +134,7 @@ class _Walk:
             side=str(getattr(fact, "side", "both")),
             target=self.target,
             fix=entry.alternative.fix,
+            refutable=entry.alternative.refutable,
         )
 
 

@@ -270,7 +270,7 @@ def _fix() -> Schema:
 
 
 _ALTERNATIVE: Final[Mapping[str, Schema]] = {
-    "message": _STRING, "fix": _fix(), "certainty": _words(schema.CERTAINTIES),
+    "message": _STRING, "fix": _fix(), "certainty": _words(schema.CERTAINTIES), "refutable": {"type": "boolean"},
 }  # fmt: skip
 """Keys of a pattern of `match` that are no condition."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tensoraudit.errors import RuleError, RuleProblem
 from tensoraudit.language.compile import compile_rule
-from tensoraudit.language.document import read_documents
+from tensoraudit.language.document import read_documents, read_file
 from tensoraudit.language.index import RuleIndex
 from tensoraudit.language.pack_file import PACK_FILE, Pack, foreign_ids, read_packs
 from tensoraudit.language.rule import Rule
@@ -92,6 +92,8 @@ def _load_folder(folder: Path, examples: bool) -> tuple[list[Rule], list[RulePro
         found, faults = read_rules(path, examples=examples)
         problems += faults if pack is None else [*faults, *foreign_ids(found, pack)]
         rules += (_placed(rule, path, folder, pack) for rule in found)
+    if not rules and not problems:  # asking nothing would read as a pass
+        problems.append(RuleProblem(_shown(folder), 1, 1, "there is no rule in it; rules are files *.yaml"))
     return rules, problems
 
 
@@ -136,7 +138,7 @@ def read_rules(path: Path, *, examples: bool = True) -> tuple[list[Rule], list[R
     """Read the rules of one file, and what is wrong with the others in it."""
     shown = _shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path)
     except (OSError, UnicodeDecodeError) as error:
         return [], [RuleProblem(shown, 1, 1, f"cannot be read: {error}")]
     return parse_rules(text, shown, examples=examples)

@@ -97,7 +97,7 @@ def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hi
 def _in_argument(search: Search, groups: Mapping[Hashable, Any], anchor: Any, store: FactStore) -> Iterator[_Hit]:
     """Return the facts in the function or object that an argument of the anchor holds."""
     handed = _handed(search, anchor, store)
-    for place, sure in (*handed.scopes.items(), *handed.parts.items()):
+    for place, sure in (*handed.scopes.items(), *handed.parts.items(), *handed.makers.items()):
         found = groups.get(place, ())
         hits = _partners(search, found, anchor, store) if search.same and found else found
         yield from hits if sure else (_Hit(hit.fact, UNKNOWN) for hit in hits)
