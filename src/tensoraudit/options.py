@@ -56,7 +56,7 @@ class Options:
     def source_paths(self) -> list[Path]:
         """The files and folders of source code that are named here, absolute: the factory's file and `code`."""
         model = [Path(self.model.rpartition(":")[0])] if self.model and ":" in self.model else []
-        named = (*(each for each in model if each.exists()), *self.code)
+        named = [*(each for each in model if each.exists()), *map(Path, self.code)]
         return [Path(os.path.realpath(path)) for path in named]  # `Path.resolve` raises for a loop of links
 
 

@@ -266,3 +266,24 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path, temporary):
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("rules show GCK-001", 0),
+        ("rules show GCK-001 >&-", 0),
+        ("rules list >&- 2>&-", 0),
+        ("rules schema | true", CANNOT_TELL),
+        ("rules list >/dev/full", USER),
+    ],
+)
+def test_whatever_standard_output_is(line, expected):
+    """Of a narrow encoding, closed, without a reader, on a full disk."""
+    shell = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m tensoraudit {line}"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert (shell.returncode, "Traceback" in shell.stderr) == (expected, False)

@@ -199,7 +199,7 @@ def test_the_report_is_the_same_from_the_cache_and_without(cli, project):
 
 
 def test_a_name_that_is_not_utf8_is_a_place_like_any_other(cli, project):
-    os.makedirs(b"code")
+    Path("code").mkdir()
     try:
         Path(os.fsdecode(b"code/b\xff.py")).write_text("import torch\ntorch.load(1)\n")
     except OSError:

@@ -269,6 +269,7 @@ def test_nothing_is_overwritten(cli, project, monkeypatch):
         (["--pack", "new"], "no prefix of ids is named"),
         (["--pack", "new", "--prefix", "abc"], "'abc' is no prefix"),
         (["--pack", "audit", "--category", "../up"], "'../up' is no category"),
+        (["--pack", "audit", "half \udcff"], "cannot be shown"),
     ],
 )
 def test_a_wrong_wish_for_a_new_rule_writes_nothing(cli, project, arguments, says):
@@ -279,7 +280,19 @@ def test_a_wrong_wish_for_a_new_rule_writes_nothing(cli, project, arguments, say
     assert sorted(project.rglob("*")) == before
 
 
+def test_a_new_pack_in_a_loop_of_links(cli, project):
+    (project / "loop").symlink_to("loop")
+    code, _, err = cli("rules", "new", "x", "--pack", "loop", "--prefix", "ABC")
+    assert (code, err.count("\n")) == (2, 1)
+
+
 # pages
+
+
+def test_pages_need_a_folder(cli, project):
+    code, _, err = cli("rules", "pages", "./audit", "--out", "")
+    assert (code, "no folder is named" in err) == (2, True)
+    assert not (project / "index.md").exists()
 
 
 def test_pages_of_a_pack_and_what_is_gone(cli, project):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType
 
 import typer
@@ -63,7 +64,7 @@ def _open_streams() -> None:
     """A closed stream swallows what is written, and one of a narrow encoding takes every text."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
