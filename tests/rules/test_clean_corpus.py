@@ -89,7 +89,9 @@ def test_graphs_without_unexplained_hits(package):
     assert len(files) == number
     found = []
     for path in files:
-        store = FactStore([*read_onnx(path, side="both"), *read_environment("both", packages=RUNTIME, devices=[{"kind": "cpu"}])])
+        store = FactStore(
+            [*read_onnx(path, side="both"), *read_environment("both", packages=RUNTIME, devices=[{"kind": "cpu"}])]
+        )
         matches = match_rules(RULES, store, source="onnx", target="onnxruntime")
         found += findings_from_matches(matches, store, "onnx")
     assert hits(found, folder) == known(package)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.conclude import SOURCE_FRAMEWORK, TARGET_FRAMEWORK
 from tensoraudit.audit.execute import PROVIDERS, usable_samples
+from tensoraudit.audit.frameworks import framework_of, rule_source, rule_target
 from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Sample
 from tensoraudit.equivalence.comparison import Comparison, compare_arrays
@@ -24,7 +24,6 @@ from tensoraudit.probes.outcome import Status
 from tensoraudit.probes.pool import Pool
 
 PROBE = "training"
-JOB = "pytorch.training"
 
 JITTER = 1e-3
 """Relative L2 distance between two equal steps that rounding explains (sums of float32 differ by about 1e-6). Of a
@@ -39,8 +38,11 @@ def measure_training(audit: Audit) -> Audit:
 
     A step that cannot be taken is a probe that did not run, with its reason: findings then stay unverified.
     """
-    if audit.pool is None or audit.reference is None or audit.reference.role != "pytorch" or not _wanted(audit):
+    if audit.pool is None or audit.reference is None or audit.reference.role == "onnxruntime" or not _wanted(audit):
         return audit
+    framework = framework_of(audit.reference.role)
+    if not framework.can("training"):
+        return _not_run(audit, "cpu", "unsupported", framework.lacks("take training steps of"))
     sample = _sample(audit)
     if sample is None:
         return _not_run(audit, "cpu", "failed", "the model accepts no input set")
@@ -53,11 +55,11 @@ def _wanted(audit: Audit) -> bool:
     """Whether a rule that this probe settles matches already, for any target."""
     assert audit.rules is not None and audit.artifact is not None
     asking = RuleSet(tuple(rule for rule in audit.rules if rule.confirm is not None and rule.confirm.probe == PROBE))
-    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    source = rule_source(audit.artifact.framework)
     if not len(asking):
         return False
     store = FactStore(audit.facts)
-    targets = (TARGET_FRAMEWORK[target] for target in audit.options.target)
+    targets = (rule_target(target) for target in audit.options.target)
     return any(match_rules(asking, store, source=source, target=target, only="facts") for target in targets)
 
 
@@ -75,18 +77,19 @@ def _on_device(audit: Audit, sample: Sample, device: str) -> Audit:
         "device": device,
         "seed": audit.options.seed,
     }
-    outcome = audit.pool.run(audit.reference.role, JOB, params)
+    job = framework_of(audit.reference.role).job("training")
+    outcome = audit.pool.run(audit.reference.role, job, params)
     if outcome.result is None:
         return _not_run(audit, device, outcome.status, outcome.reason)
     rows = rows_of(_opened(audit.pool, outcome.result))
     unsupported = _detail(rows, "training.status", "unsupported")
-    row = probe_row(PROBE, "pytorch", device, "unsupported" if unsupported else outcome, unsupported)
+    row = probe_row(PROBE, audit.reference.role, device, "unsupported" if unsupported else outcome, unsupported)
     audit.pool.discard(outcome.result)
     place = f"{device}: " if device != "cpu" else ""
     return audit.add(
         probes=(row,),
         measurements=tuple(
-            Measurement(metric, subject, value, probe=JOB, side="source", detail=f"{place}{detail}")
+            Measurement(metric, subject, value, probe=job, side="source", detail=f"{place}{detail}")
             for metric, subject, value, detail in rows
         ),
         notes=tuple(_note(rows, device)),
@@ -94,16 +97,18 @@ def _on_device(audit: Audit, sample: Sample, device: str) -> Audit:
 
 
 def _on_cuda(audit: Audit, sample: Sample) -> Audit:
-    assert audit.pool is not None
-    hello = audit.pool.hello("pytorch").result or {}
+    assert audit.pool is not None and audit.reference is not None
+    role = audit.reference.role
+    hello = audit.pool.hello(role).result or {}
     if any(device["kind"] == "cuda" for device in hello.get("devices", ())):
         return _on_device(audit, sample, "cuda")
-    reason = hello.get("inactive", {}).get("cuda", "no CUDA device is active in the pytorch worker")
+    reason = hello.get("inactive", {}).get("cuda", f"no CUDA device is active in the {role} worker")
     return _not_run(audit, "cuda", "missing", reason)
 
 
 def _not_run(audit: Audit, device: str, status: Status, reason: str) -> Audit:
-    return audit.add(probes=(probe_row(PROBE, "pytorch", device, status, reason),))
+    assert audit.reference is not None
+    return audit.add(probes=(probe_row(PROBE, audit.reference.role, device, status, reason),))
 
 
 def _opened(pool: Pool, result: Mapping[str, Any]) -> dict[str, Any]:
