@@ -32,6 +32,14 @@ def test_a_pyproject_above_the_folder_is_found(tmp_path):
         ({"python": ["pytorch"]}, "FRAMEWORK=PATH"),
         ({"opsett": 17}, "Did you mean 'opset'"),
         ({"seed": "x"}, "whole number"),
+        ({"seed": float("inf")}, "whole number"),
+        ({"opset": float("inf")}, "positive"),
+        ({"memory": "9" * 400}, "8GiB"),
+        ({"baseline": 5}, "5 is no name"),
+        ({"model": ""}, "'' is no name"),
+        ({"cache": "no"}, "neither true nor false"),
+        ({"quiet": 1}, "neither true nor false"),
+        ({"root": "/"}, "no option 'root'"),
     ],
 )
 def test_a_wrong_option_says_what_to_write(given, says, tmp_path):
@@ -42,6 +50,13 @@ def test_a_wrong_option_says_what_to_write(given, says, tmp_path):
 
 def test_a_broken_pyproject_is_named(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.tensoraudit\n")
+    with pytest.raises(ConfigError, match=r"pyproject\.toml"):
+        make_options({}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("text", ["tool = 5", "[tool]\ntensoraudit = 5", "x = " + "[" * 5000])
+def test_a_pyproject_of_another_shape_is_named(text, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"pyproject\.toml"):
         make_options({}, folder=tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -59,7 +60,8 @@ class Options:
     def source_paths(self) -> list[Path]:
         """The files and folders of source code that are named here, absolute: the factory's file and `code`."""
         model = [Path(self.model.rpartition(":")[0])] if self.model and ":" in self.model else []
-        return [path.resolve() for path in (*(each for each in model if each.exists()), *map(Path, self.code))]
+        named = (*(each for each in model if each.exists()), *self.code)
+        return [Path(os.path.realpath(path)) for path in named]  # `Path.resolve` raises for a loop of links
 
 
 def _strings(value: Any) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _positive(key: str, kind: type[float] | type[int]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         try:
             number = kind(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = kind(0)
         if isinstance(value, bool) or not 0 < number < float("inf"):
             raise ConfigError(f"{value!r} is not a positive number", where=key, remedy="Give a number above 0.")
@@ -109,17 +111,17 @@ def _positive(key: str, kind: type[float] | type[int]) -> Callable[[Any], Any]:
 def _whole(value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{value!r} is not a whole number", where="seed", remedy="Write for example 0.") from None
 
 
 def parse_memory(value: Any) -> int:
     """Bytes from a number of bytes or a text such as `8GiB`, `512M`. Raises ConfigError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
-    size = int(float(match[1]) * MEMORY_UNITS[match[2]]) if match else 0
-    if size < 64 << 20:
+    size = float(match[1]) * MEMORY_UNITS[match[2]] if match else 0.0
+    if not 64 << 20 <= size < 1 << 63:
         raise ConfigError(f"{value!r} is no usable amount of memory", where="memory", remedy="Write for example 8GiB.")
-    return size
+    return int(size)
 
 
 def parse_interpreters(value: Any) -> dict[str, str]:
@@ -161,6 +163,26 @@ def _table(value: Any) -> Mapping[str, str]:
     return dict(value)
 
 
+def _text(key: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str | Path) or not str(value).strip():
+            raise ConfigError(f"{value!r} is no name", where=key, remedy=f'Write {key} = "NAME".')
+        return str(value)
+
+    return read
+
+
+def _switch(key: str) -> Callable[[Any], bool]:
+    def read(value: Any) -> bool:
+        if not isinstance(value, bool):  # the text "false" would count as true
+            raise ConfigError(f"{value!r} is neither true nor false", where=key, remedy=f"Write {key} = true.")
+        return value
+
+    return read
+
+
+SWITCHES = ("gradients", "trust", "cache", "quiet", "color", "verbose")
+
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "target": _targets,
     "inputs": _strings,
@@ -181,6 +203,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "severity": _table,
     "off": _names("off", 'off = ["ONX-020"]'),
     "seed": _whole,
+    **{key: _text(key) for key in ("model", "baseline", "reproducer")},
+    **{key: _switch(key) for key in SWITCHES},
 }
 
 
@@ -190,9 +214,12 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("tensoraudit", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
+        table = tool.get("tensoraudit", {}) if isinstance(tool, Mapping) else tool
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(str(error), where=str(path), remedy="Correct the file.") from None
+    if not isinstance(table, Mapping):
+        raise ConfigError("tool.tensoraudit is no table", where=str(path), remedy="Write [tool.tensoraudit].")
     keys = {key.replace("-", "_"): value for key, value in table.items()}
     named = keys.get("rules")
     if isinstance(named, str | list):
@@ -208,7 +235,7 @@ def _beside(folder: Path, name: Any) -> Any:
 def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Options:
     """Options from what was `given` (None: not given), over pyproject.toml, over the defaults. Raises ConfigError."""
     folder = folder or Path.cwd()
-    known = {each.name for each in fields(Options)}
+    known = {each.name for each in fields(Options)} - {"root"}
     merged = {**read_pyproject(folder), **{key: value for key, value in given.items() if value is not None}}
     for key in merged:
         if key not in known:

@@ -1,6 +1,7 @@
 """`lint` end to end: what cannot be read is said and never a pass; notebooks are shown by cell in every format."""
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -195,3 +196,41 @@ def test_the_report_is_the_same_from_the_cache_and_without(cli, project):
     (project / "syntax.py").write_bytes(UNREADABLE["syntax.py"])
     outputs = {cli("lint", ".", *more)[:2] for more in ([], [], ["--no-cache"])}
     assert len(outputs) == 1
+
+
+def test_a_name_that_is_not_utf8_is_a_place_like_any_other(cli, project):
+    os.makedirs(b"code")
+    try:
+        Path(os.fsdecode(b"code/b\xff.py")).write_text("import torch\ntorch.load(1)\n")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    code, out, err = cli("lint", "code")
+    assert (code, err) == (1, "")
+    assert "code/b\ufffd.py:2" in out
+    assert cli("lint", "code", "--report", "json")[0] == 1
+
+
+def test_a_loop_of_links_is_one_sentence(cli, project):
+    Path("loop.py").symlink_to("loop.py")
+    code, _, err = cli("lint", "loop.py")
+    assert code == 2
+    assert err.startswith("tensoraudit: loop.py: cannot be read") and err.count("\n") == 1
+
+
+def test_an_empty_module_is_source(cli, project):
+    Path("__init__.py").touch()
+    code, _, err = cli("lint", "__init__.py")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("entry", ["5", '{rule = "TST-001", reason = "r", until = 2099-01-31T00:00:00}'])
+def test_an_entry_that_nobody_has_looked_at_yet(cli, project, entry):
+    config = project / "pyproject.toml"
+    config.write_text(f"{config.read_text()}ignore = [{entry}]\n")
+    Path("a.py").write_text("import torch\ntorch.load(1)\n")
+    code, _, err = cli("lint", "a.py")
+    assert (code, err.partition(". ")[0]) in [
+        (0, ""),
+        (2, "tensoraudit: tool.tensoraudit.ignore[0]: an entry must be a table"),
+    ]
+    assert (code == 0) is ("until" in entry)

@@ -29,7 +29,10 @@ from tensoraudit.extract.magics import ForeignCell, to_python
         ("%time loss = step(x)", "pass; loss = step(x)"),
         ("    %timeit -n 3 -r2 f(x)\n    g()", "pass;            f(x)\ng()"),
         ("%timeit -n 3", "pass"),
-        ("%time for x in y: f(x)", "pass"),
+        ("%time for x in y: f(x)", "for x in y: f(x)"),
+        ("%prun -s cumulative -l 3 f(x)", "pass;                    f(x)"),
+        ("y = %time f(x)", "y =       f(x)"),
+        ("%%timeit f(x)\ng()", "pass;    f(x)\ng()"),
     ],
 )
 def test_magics_become_python(cell, expected):

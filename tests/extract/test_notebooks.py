@@ -209,3 +209,11 @@ def test_whatever_the_json_holds_the_answer_is_a_notebook_or_a_reason(cells, she
         assert str(reason)
     else:
         assert read.text.count("\n") + 1 >= len(read.cells)
+
+
+def test_a_cell_that_may_be_code_is_not_passed_over():
+    document = notebook("x = 1")
+    document["cells"] += [{"source": "y = 2"}, 5, {"cell_type": "Code", "source": "z = 3"}]
+    read = notebook_from(json.dumps(document).encode())
+    assert [fault.number for fault in read.faults] == [2, 3, 4]
+    assert str(read.faults[2]) == "cell 4: its cell_type is 'Code', which is not known"

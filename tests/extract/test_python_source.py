@@ -910,3 +910,92 @@ def test_a_star_import_of_itself_ends(tmp_path):
     (tmp_path / "a.py").write_text("from a import *\nf(1)\n")
     (found,) = [fact for fact in read_python([tmp_path], root=tmp_path).facts if isinstance(fact, Call)]
     assert found.callee == "?.__call__"
+
+
+# what calls hand over
+
+
+PASSING = """
+import torch
+from functools import partial
+class Block:
+    pass
+class Net:
+    def __init__(self, given):
+        self.block = Block()
+        self.stack = torch.nn.Sequential(torch.nn.Linear(1, 2), Block())
+    def run(self, x): ...
+    def forward(self, given, x):
+        {}
+def body(x): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "origins"),
+    [
+        ("f(body)", (("body",),)),
+        ("f(self.run)", (("self.run",),)),
+        ("f(self.block)", (("Block()",),)),
+        ("f(self.stack)", (("torch.nn.Linear()",), ("Block()",))),
+        ("f(partial(body, x))", (("body",),)),
+        ("f(partial(body, y=x))", (("body",),)),
+        ("g = partial(body, x)\n        f(g)", (("body",),)),
+        ("g = self.run if x else body\n        f(g)", (("self.run", "body"),)),
+        ("f(given)", None),
+        ("f(3)", None),
+        ("f(*body)", None),
+    ],
+)
+def test_what_an_argument_hands_over(code, origins):
+    call = next(call for call in facts(PASSING.replace("{}", code), Call) if call.written == "f")
+    assert (call.passes or {}).get(0) == origins
+
+
+def test_a_lambda_is_a_scope_that_an_argument_can_name():
+    text = "def g(x):\n    f(lambda t: h(t), k=lambda: 1)\n"
+    scopes = [(scope.kind, scope.name) for scope in facts(text, Scope)]
+    assert scopes == [("module", ""), ("function", "g"), ("lambda", "g"), ("lambda", "g")]
+    inner, outer = facts(text, Call)
+    ids = [scope.id for scope in facts(text, Scope)]
+    assert (inner.scope, outer.scope) == (ids[2], ids[1])
+    assert outer.passes == {0: ((ids[2],),), "k": ((ids[3],),)}
+
+
+def test_a_partial_with_positional_arguments_is_called_by_no_known_name():
+    assert last_call("from functools import partial\ndef g(a, b): ...\nf = partial(g, 1)\nf(2)").callee != "g"
+    assert last_call("from functools import partial\ndef g(a, b): ...\nf = partial(g, b=1)\nf(2)").callee == "g"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "applied"),
+    [
+        ("@f.g", [("f.g", {0: Name("body")})]),
+        ("@f.g(k=1)", [("f.g", {"k": 1})]),
+        ("@partial(f.g, k=1)", [("f.g", {0: Name("body"), "k": 1})]),
+        ("@partial(f.g, 7, k=1)", [("f.g", {0: 7, 1: Name("body"), "k": 1})]),
+        ("@f.g\n@f.h", [("f.g", {0: Name("body")}), ("f.h", {0: Name("body")})]),
+    ],
+)
+def test_the_calls_that_decorators_make(decorator, applied):
+    text = f"import f\nfrom functools import partial\n{decorator}\ndef body(x): ...\n"
+    scope = facts(text, Scope)[-1]
+    assert [(call.callee, call.args) for call in scope.applied] == applied
+
+
+def test_what_calls_are_a_part_of():
+    text = "self.a = f(g(1), [h() for _ in x])\ny: T = f(2)\nself.b.append(g(3))\nf(4)\nwith f(5) as z: g(6)"
+    found = {call.args[0]: call.part_of for call in facts(text, Call) if type(call.args.get(0)) is int}
+    assert found == {1: "self.a", 2: "y", 3: "self.b", 4: None, 5: "z", 6: None}
+
+
+def test_stars_are_told_apart():
+    assert [(call.splat, call.double_splat) for call in facts("f(*a)\nf(**a)\nf(*a, **b)\nf(a)", Call)] == [
+        (True, False), (True, True), (True, True), (False, False),
+    ]  # fmt: skip
+
+
+def test_all_meanings_of_a_call_are_told():
+    text = "import a, b\ntry:\n    s = a.S()\nexcept E:\n    s = b.S()\ns.step()"
+    assert [call.meanings for call in facts(text, Call)[-2:]] == [("a.S().step", "b.S().step")] * 2
+    assert last_call("import a\na.S()").meanings == ()

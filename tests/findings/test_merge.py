@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tensoraudit.facts import Measurement, Site
 from tensoraudit.findings.merge import merge
 
@@ -40,6 +42,13 @@ def test_superseded_elsewhere_stays(finding):
 def test_refuted_supersedes_nothing(finding):
     one, other = finding("ONX-17", state="refuted", where=NODE), finding("ONX-16", where=NODE)
     assert len(merge([one, other], {"ONX-17": ["ONX-16"]})) == 2
+
+
+@pytest.mark.parametrize("state", ["unverified", "suspected", "certain", "contradictory"])
+def test_a_confirmed_finding_gives_way_to_a_confirmed_one_only(finding, state):
+    loser = finding("GCK-10", where=NODE, state="confirmed")
+    assert len(merge([loser, finding("GCK-4", where=NODE, state=state)], {"GCK-4": ["GCK-10"]})) == 2
+    assert len(merge([loser, finding("GCK-4", where=NODE, state="confirmed")], {"GCK-4": ["GCK-10"]})) == 1
 
 
 def test_measured_of_the_whole_model_gives_way_to_a_confirmed_explanation_only(finding):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -131,7 +131,7 @@ def test_configuration_without_a_place_holds_everywhere(finding):
     assert (kept, len(silenced)) == ([], 2)
 
 
-@pytest.mark.parametrize("until", ["2026-11-28", date(2026, 11, 28)])
+@pytest.mark.parametrize("until", ["2026-11-28", date(2026, 11, 28), datetime(2026, 11, 28, 23, tzinfo=UTC)])
 def test_past_its_date_it_fails(finding, until):
     config = [{"rule": "A-1", "reason": "later", "until": until}]
     kept, silenced = run([finding("A-1")], config=config)

@@ -130,3 +130,16 @@ def test_joined_tests(lang, rows, state):
 def test_the_side_of_a_measurement(lang):
     facts = [Measurement("export.opset_written", "r", 17, side="source")]
     assert settle(lang, JOINED, *facts).state == "unverified"
+
+
+@pytest.mark.parametrize(("value", "state"), [("break", "confirmed"), ("identical", "unverified")])
+def test_what_happens_outside_of_a_run_is_not_refuted_by_it(lang, value, state):
+    rule = lang.rule("- {call: f, refutable: false}", VERDICT)
+    (match,) = match_rules(RuleSet((rule,)), FactStore([lang.call("f")]), source="pytorch", target="onnx")
+    settled = settle_confirm(match, FactStore([verdict("y", value)]))
+    assert settled.state == state
+    assert ("outside of what is run" in settled.reason) is (state == "unverified")
+
+
+def test_refutable_needs_a_confirm(lang):
+    assert lang.problems("- {call: f, refutable: false}") == ["the rule has no 'confirm', so nothing can refute it"]

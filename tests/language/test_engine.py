@@ -97,6 +97,46 @@ def test_an_ambiguous_reference_is_unknown_and_one_finding(lang):
 
 
 @pytest.mark.parametrize(
+    ("names", "expected"),
+    [("[a.S, b.S]", ["certain"]), ("'**.S'", ["certain"]), ("a.S", ["suspected"]), ("c.S", [])],
+)
+def test_a_name_with_several_meanings_is_sure_where_the_rule_names_all(lang, names, expected):
+    made = [lang.call(name, ambiguous=True, meanings=("a.S", "b.S")) for name in ("a.S", "b.S")]
+    assert states(lang.matches(lang.rule(f"{{call: {names}}}"), *made)) == expected
+    absent = lang.rule(f"{{call: z, absent: {{call: {names}, in: module}}}}")
+    wanted = {"certain": [], "suspected": ["suspected"]}.get(next(iter(expected), ""), ["likely"])
+    assert states(lang.matches(absent, lang.call("z", line=2), *made)) == wanted
+
+
+def test_a_meaning_that_is_not_known_is_one_that_the_rule_does_not_name(lang):
+    call = lang.call("a.S", ambiguous=True, meanings=("a.S", "?"))
+    assert states(lang.matches(lang.rule("{call: a.S}"), call)) == ["suspected"]
+
+
+def test_each_pattern_may_have_a_certainty_of_its_own(lang):
+    rule = lang.rule("[{call: f, certainty: suspected}, {call: g}, {call: h, certainty: certain}]", "certainty: likely")
+    found = lang.matches(rule, lang.call("f"), lang.call("g", line=2), lang.call("h", line=3))
+    assert states(found) == ["suspected", "likely", "certain"]
+    assert any("did you mean 'suspected'" in text for text in lang.problems("{call: f, certainty: suspect}"))
+
+
+@pytest.mark.parametrize(
+    ("call", "state"),
+    [
+        ({"double_splat": False}, "certain"),  # `*` cannot hold what is passed by name only
+        ({"double_splat": True}, "suspected"),
+    ],
+)
+def test_what_a_star_may_hold(lang, call, state):
+    rule = lang.rule("{call: torch.utils.checkpoint.checkpoint, args: {use_reentrant: {present: false}}}")
+    assert states(lang.matches(rule, lang.call("torch.utils.checkpoint.checkpoint", splat=True, **call))) == [state]
+    # One that may be passed by position may stand behind `*`, and so may any of a callee that is not in the table.
+    for callee, name in (("torch.utils.checkpoint.checkpoint_sequential", "use_reentrant"), ("f", "w")):
+        rule = lang.rule(f"{{call: {callee}, args: {{{name}: {{present: false}}}}}}")
+        assert states(lang.matches(rule, lang.call(callee, splat=True, **call))) == ["suspected"]
+
+
+@pytest.mark.parametrize(
     ("answer", "cap", "open_world", "receiver_unknown", "state"),
     [
         (YES, "certain", False, False, "certain"),

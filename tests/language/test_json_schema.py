@@ -52,6 +52,8 @@ def test_no_operator_and_no_relation_is_missing():
     [
         "{call: f, args: {0|x: {literal: true}}, written: {regex: ^self}, inside: {loop: true}}",
         "{call: [f, g], not: [{args: {x: 1}}, {inside: {with: a.b}}], absent: {call: h, in: module, before: true}}",
+        "{call: f, inside: {function: g, passed-to: {call: h, args: {0: 1}, argument: 0|f, known: true}}}",
+        "{call: f, certainty: likely, exists: {reference: h, in: args.1|target, known: true, same: {name: assigned}}}",
         "{node: Conv, attributes: {pads: {count: {of: {gt: 0}, ge: 2}}, group: [1, {present: false}]}}",
         "{node: A, all: [{producer: {index: 0, upstream: {node: A, within: 2}}}, {input: {index: 0, present: true}}]}",
         "{value: '**', role: input, shape: {rank: 4, 1: {dim: static}}}",

@@ -1,9 +1,11 @@
 """Loading folders: every fault of every file, ids, aliases, bad files."""
 
+import os
+
 import pytest
 
 from tensoraudit.errors import RuleError
-from tensoraudit.language.load import load_rules, rules_folder
+from tensoraudit.language.load import _before_examples, load_rules, rules_folder
 
 
 def write(folder, name, text):
@@ -64,3 +66,40 @@ def test_the_rules_that_come_with_it():
     ids = {rule.id for rule in rules} | {name for rule in rules for name in rule.aliases}
     assert len(rules) >= 20
     assert not [name for rule in rules for name in rule.supersedes if name not in ids]
+
+
+def test_an_audit_reads_the_shipped_rules_without_their_examples():
+    whole, short = load_rules([rules_folder()]), load_rules([rules_folder()], examples=False)
+    assert [(rule.id, rule.title, rule.why, rule.see_also, rule.pack) for rule in short] == [
+        (rule.id, rule.title, rule.why, rule.see_also, rule.pack) for rule in whole
+    ]
+    assert all(rule.examples for rule in whole)
+    assert not any(rule.examples or "examples" in rule.document.items for rule in short)
+
+
+WHOLE = "id: TST-001\nexamples:\n  - python: |\n      f()   # flag\n"
+
+
+@pytest.mark.parametrize("after", ["see-also: [ONX-001]\n", "---\nid: TST-002\n", "- python: g()\n"])
+def test_examples_that_do_not_end_the_file_are_read(after):
+    assert _before_examples(WHOLE) == "id: TST-001"
+    assert _before_examples(WHOLE + after) == WHOLE + after
+
+
+def test_a_users_own_pack_is_always_read_as_a_whole(lang, tmp_path):
+    write(tmp_path, "rule.yaml", lang.text("{call: f}").replace("measurements:", "measurments:"))
+    with pytest.raises(RuleError, match="measurments"):
+        load_rules([tmp_path], examples=False)
+
+
+def test_a_pack_without_a_rule_asks_nothing_and_is_no_pass(tmp_path):
+    (tmp_path / "rule.yml").write_text("id: ACME-001\n")
+    with pytest.raises(RuleError, match=r"there is no rule in it; rules are files \*\.yaml"):
+        load_rules([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["rule.yaml", "pack.yaml"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RuleError, match="cannot be read: it is no regular file"):
+        load_rules([tmp_path])

@@ -96,6 +96,9 @@ CASES = [
         ],
     ),
     ("{literal: false}", ARGUMENT, [(1, NO), (Name("x"), YES), (ABSENT, NO)]),
+    ("{known: true}", ARGUMENT, [(1, YES), (Name("x"), NO), (HIDDEN, NO), (ABSENT, NO), (UNSURE, NO)]),
+    ("{known: true}", ARGUMENT, [(Name("print"), YES), (Name("print()"), NO)]),
+    ("{known: false}", ARGUMENT, [(1, NO), (Name("x"), YES), (HIDDEN, YES), (ABSENT, NO), (UNSURE, UNKNOWN)]),
     (
         "{name: torch.float16}",
         ARGUMENT,

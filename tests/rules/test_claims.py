@@ -435,6 +435,22 @@ BY_HAND = {
 """Rules about files, sessions and versions: no fixture model alone can settle them."""
 
 
+KEPT = """
+from torch import nn
+class Net(nn.Module):
+    def forward(self, x):
+        self.attention = x.softmax(-1)
+        return self.attention @ x
+"""
+
+
+@pytest.mark.parametrize(("repeats", "state"), [(True, "unverified"), (False, "confirmed")])
+def test_a_change_that_no_output_shows_confirms_nothing(repeats, state):
+    rows = [("reference.state_changed", ["attention"]), ("reference.deterministic", repeats)]
+    facts = [Measurement(metric, "model", value, probe="determinism", side="source") for metric, value in rows]
+    assert settled("ONX-014", facts, KEPT) == {state}
+
+
 @pytest.mark.parametrize("state", ["confirmed", "refuted"])
 @pytest.mark.parametrize("rule", BY_HAND)
 def test_a_case_settles_its_rule(rule, state, tmp_path):

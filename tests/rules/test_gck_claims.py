@@ -1,9 +1,9 @@
 """What the rules on activation checkpointing claim, tried on the installed torch, with values worked out by hand.
 
-The claims about several processes are in `test_gck_distributed_claims.py`.
+The claims about several processes are in `test_gck_distributed_claims.py`, the scans that settle rules in
+`test_gck_scans.py`.
 """
 
-import ast
 import importlib.util
 import math
 import sys
@@ -12,13 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tensoraudit.extract.python_source import read_python
-from tensoraudit.facts import Measurement
-from tensoraudit.facts.store import FactStore
-from tensoraudit.language.confirm import settle_confirm
-from tensoraudit.language.engine import match_rules
-from tensoraudit.language.load import load_rules, rules_folder
 
 torch = pytest.importorskip("torch")
 
@@ -30,18 +23,11 @@ from torch.utils.checkpoint import (  # noqa: E402
     create_selective_checkpoint_contexts,
 )
 
-from tensoraudit.audit.training import rows_of  # noqa: E402
-from tensoraudit.probes.pytorch.training import measure  # noqa: E402
-
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "rules"
-RULES = load_rules([rules_folder()])
 REENTRANT = [{"use_reentrant": True}, {}]
 BOTH = [{"use_reentrant": True}, {"use_reentrant": False}]
-
-
-# The probe settles the rules that have a `confirm`
 
 
 def load_fixture(name):
@@ -49,31 +35,6 @@ def load_fixture(name):
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def lines_of(path, names):
-    """The lines of these classes: their twins in the same file are not asked about."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in names]
-    return {line for node in own for line in range(node.lineno, node.end_lineno + 1)}
-
-
-CLASSES = {"confirmed": {"Confirmed", "Dropping"}, "refuted": {"Refuted", "Keeping"}}
-
-
-@pytest.mark.parametrize("which", CLASSES)
-@pytest.mark.parametrize("name", sorted(path.stem for path in FIXTURES.glob("gck_00*.py")))
-def test_a_model_settles_its_rule(name, which):
-    fixture, path, rule = load_fixture(name), FIXTURES / f"{name}.py", name.upper().replace("_", "-")
-    rows = [
-        Measurement(metric, subject, value, detail=detail)
-        for metric, subject, value, detail in rows_of(measure(getattr(fixture, which), fixture.sample_inputs()))
-    ]
-    store = FactStore([*read_python([path], root=FIXTURES).facts, *rows])
-    own = lines_of(path, CLASSES[which])
-    matches = [match for match in match_rules(RULES, store, source="pytorch", target="onnx") if match.rule.id == rule]
-    states = {settle_confirm(match, store).state for match in matches if match.where.line in own}
-    assert states == {which}, rows
 
 
 # Help

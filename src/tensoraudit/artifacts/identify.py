@@ -65,6 +65,8 @@ def identify(spec: str) -> Artifact:
         return artifact_from_name(spec)
     if path.is_dir():
         return _folder(spec, path)
+    if path.suffix == ".py" and path.is_file() and path.stat().st_size == 0:  # such as most __init__.py
+        return Artifact(spec, "python_source", "python", path, size=0)
     view = map_file(path)
     if bytes(view[:4]) in _ZIP_MAGIC:
         return _zip(spec, path, view)

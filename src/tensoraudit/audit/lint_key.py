@@ -40,7 +40,7 @@ def lint_key(options: Options) -> str | None:
         return None
     try:
         return _digest(part for parts in _PARTS for part in ("\0", *parts(options)))
-    except (OSError, UserError):
+    except (OSError, UserError, ValueError):
         return None
 
 
@@ -65,7 +65,7 @@ def _options(options: Options) -> Iterator[str]:
     """All but how the report is shown; the day only where a suppression may end on it."""
     yield repr(replace(options, report=(), quiet=False, color=True, verbose=False))
     yield str(options.root.resolve())
-    if any("until" in entry for entry in options.ignore):
+    if "until" in repr(options.ignore):  # whose entries nobody has looked at yet
         yield datetime.now(UTC).date().isoformat()
 
 

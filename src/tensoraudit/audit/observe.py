@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def _read_sources(audit: Audit) -> Audit:
         else []
     )
     candidates = [*own, *audit.sources, *audit.options.source_paths()]
-    paths = list(dict.fromkeys(path.resolve() for path in candidates))
+    paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, candidates))]
     if not paths:
         return audit
     root = audit.options.root.resolve()
@@ -74,7 +75,7 @@ def _unread(named: Iterable[str], read: PythonFacts, root: Path) -> Iterator[Pro
     inside a folder may be left out with a note, but what nobody has looked at must not pass."""
     places = {place for path in read.paths for place in (path, *path.parents)}
     for name in named:
-        path = Path(name).resolve()
+        path = Path(os.path.realpath(name))
         if path not in places:
             reasons = [str(skip) for skip in read.skipped if (root / skip.path).is_relative_to(path)]
             more = f" ({len(reasons) - 1} more)" if len(reasons) > 1 else ""

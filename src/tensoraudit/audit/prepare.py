@@ -99,7 +99,7 @@ def choose_rules(audit: Audit) -> Audit:
     read_config(options.ignore)
     if options.baseline is not None:
         read_baseline(Path(options.baseline))
-    rules = chosen_rules(options.rules, root=options.root, severity=options.severity, off=options.off)
+    rules = chosen_rules(options.rules, root=options.root, severity=options.severity, off=options.off, examples=False)
     return audit.add(rules=rules, notes=tuple(changes(rules, options.severity)))
 
 

@@ -6,7 +6,8 @@ not pay for it. It runs in the reference's worker, on copies of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,18 @@ from tensoraudit.audit.execute import PROVIDERS, usable_samples
 from tensoraudit.audit.frameworks import framework_of, rule_source, rule_target
 from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Sample
+from tensoraudit.audit.training_regions import (
+    Anchor,
+    Place,
+    Row,
+    anchors_of,
+    calls_of_regions,
+    read_regions,
+    region_rows,
+)
 from tensoraudit.equivalence.comparison import Comparison, compare_arrays
-from tensoraudit.facts import Measurement
-from tensoraudit.facts.store import FactStore
+from tensoraudit.extract.derived import complete_store
+from tensoraudit.facts import Fact, Measurement
 from tensoraudit.language.engine import match_rules
 from tensoraudit.language.load import RuleSet
 from tensoraudit.probes.outcome import Status
@@ -29,38 +39,40 @@ JITTER = 1e-3
 """Relative L2 distance between two equal steps that rounding explains (sums of float32 differ by about 1e-6). Of a
 tensor whose elements are drawn anew, one in a million is enough to exceed it."""
 
-Row = tuple[str, str, Any, str]
-"""Metric, subject, value, detail."""
-
 
 def measure_training(audit: Audit) -> Audit:
     """Measure one training step if a rule that matches wants to know.
 
     A step that cannot be taken is a probe that did not run, with its reason: findings then stay unverified.
     """
-    if audit.pool is None or audit.reference is None or audit.reference.role == "onnxruntime" or not _wanted(audit):
+    if audit.pool is None or audit.reference is None or audit.reference.role == "onnxruntime":
+        return audit
+    asking = _asking(audit)
+    if not asking:
         return audit
     framework = framework_of(audit.reference.role)
     if not framework.can("training"):
         return _not_run(audit, "cpu", "unsupported", framework.lacks("take training steps of"))
+    anchors = anchors_of(asking, audit.options.root)
     sample = _sample(audit)
     if sample is None:
         return _not_run(audit, "cpu", "failed", "the model accepts no input set")
     audit.progress("taking a training step with checkpointing and without")
-    audit = _on_device(audit, sample, "cpu")
-    return _on_cuda(audit, sample) if "cuda" in PROVIDERS[audit.options.device] else audit
+    audit = _on_device(audit, sample, "cpu", anchors)
+    return _on_cuda(audit, sample, anchors) if "cuda" in PROVIDERS[audit.options.device] else audit
 
 
-def _wanted(audit: Audit) -> bool:
-    """Whether a rule that this probe settles matches already, for any target."""
+def _asking(audit: Audit) -> list[Fact]:
+    """What the rules that this probe settles match already, for any target."""
     assert audit.rules is not None and audit.artifact is not None
     asking = RuleSet(tuple(rule for rule in audit.rules if rule.confirm is not None and rule.confirm.probe == PROBE))
     source = rule_source(audit.artifact.framework)
     if not len(asking):
-        return False
-    store = FactStore(audit.facts)
+        return []
+    store = complete_store(audit.facts)
     targets = (rule_target(target) for target in audit.options.target)
-    return any(match_rules(asking, store, source=source, target=target, only="facts") for target in targets)
+    matches = (match_rules(asking, store, source=source, target=target, only="facts") for target in targets)
+    return [match.anchor for found in matches for match in found]
 
 
 def _sample(audit: Audit) -> Sample | None:
@@ -69,19 +81,20 @@ def _sample(audit: Audit) -> Sample | None:
     return next((sample for sample in usable if sample.kind == "user"), usable[0] if usable else None)
 
 
-def _on_device(audit: Audit, sample: Sample, device: str) -> Audit:
+def _on_device(audit: Audit, sample: Sample, device: str, anchors: Sequence[Anchor]) -> Audit:
     assert audit.pool is not None and audit.reference is not None
     params = {
         **audit.reference.params,
         "inputs": wire(audit.pool, sample),
         "device": device,
         "seed": audit.options.seed,
+        "lines": lines_of(anchors),
     }
     job = framework_of(audit.reference.role).job("training")
     outcome = audit.pool.run(audit.reference.role, job, params)
     if outcome.result is None:
         return _not_run(audit, device, outcome.status, outcome.reason)
-    rows = rows_of(_opened(audit.pool, outcome.result))
+    rows = rows_at(_opened(audit.pool, outcome.result), anchors, audit.facts, audit.options.root)
     unsupported = _detail(rows, "training.status", "unsupported")
     row = probe_row(PROBE, audit.reference.role, device, "unsupported" if unsupported else outcome, unsupported)
     audit.pool.discard(outcome.result)
@@ -96,12 +109,12 @@ def _on_device(audit: Audit, sample: Sample, device: str) -> Audit:
     )
 
 
-def _on_cuda(audit: Audit, sample: Sample) -> Audit:
+def _on_cuda(audit: Audit, sample: Sample, anchors: Sequence[Anchor]) -> Audit:
     assert audit.pool is not None and audit.reference is not None
     role = audit.reference.role
     hello = audit.pool.hello(role).result or {}
     if any(device["kind"] == "cuda" for device in hello.get("devices", ())):
-        return _on_device(audit, sample, "cuda")
+        return _on_device(audit, sample, "cuda", anchors)
     reason = hello.get("inactive", {}).get("cuda", f"no CUDA device is active in the {role} worker")
     return _not_run(audit, "cuda", "missing", reason)
 
@@ -123,13 +136,32 @@ def _opened(pool: Pool, result: Mapping[str, Any]) -> dict[str, Any]:
         }
         for pair in result["pairs"]
     ]
-    return {"rows": result["rows"], "pairs": pairs}
+    regions = [{**region, "found": _opened(pool, region["found"])} for region in result.get("regions", ())]
+    return {**result, "pairs": pairs, "regions": regions}
 
 
 def rows_of(result: Mapping[str, Any]) -> list[Row]:
     """The rows of a `pytorch.training` result that holds arrays, with every pair of them judged."""
     finished: Iterator[Row] = ((metric, subject, value, detail) for metric, subject, value, detail in result["rows"])
     return [*finished, *map(_judged, result["pairs"])]
+
+
+def rows_at(result: Mapping[str, Any], anchors: Sequence[Anchor], facts: Iterable[Fact], root: Path) -> list[Row]:
+    """The rows of the model, then those of lines: of every line that begins regions, and of each anchor.
+
+    `root` is the folder that the facts' paths are relative to. Of a step that was not taken nothing is said.
+    """
+    rows = rows_of(result)
+    if not any(row[0] == "training.status" and row[2] == "ok" for row in rows):
+        return rows
+    calls = anchors_of(calls_of_regions(facts, anchors), root)
+    regions = read_regions(result, rows_of)
+    return [*rows, *region_rows(regions, result.get("lines", ()), anchors=anchors, calls=calls, root=root)]
+
+
+def lines_of(anchors: Iterable[Anchor]) -> list[Place]:
+    """The lines that the job is to watch."""
+    return list(dict.fromkeys(anchor.place for anchor in anchors))
 
 
 def _judged(pair: Mapping[str, Any]) -> Row:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from io import TextIOWrapper
 from types import FrameType
 
 import typer
@@ -42,16 +44,28 @@ def _about() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code is the contract's, whatever happened."""
     signal.signal(signal.SIGTERM, _interrupt)
+    _open_streams()
     try:
         named = arguments[:1] if arguments[:1] and arguments[0] in (*COMMANDS, *GROUPS) else (*COMMANDS, *GROUPS)
         code = typer.main.get_command(make_app(named)).main(arguments, prog_name="tensoraudit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except SystemExit:  # typer's answer to a reader that went away, as in `| head`; what came after was not done
+        return CANNOT_TELL
     except Exception as error:
         return _answer(error)
     if code == INTERRUPTED:
         return _say("interrupted: nothing was decided, and no worker is left", CANNOT_TELL)
     return code if isinstance(code, int) else OK
+
+
+def _open_streams() -> None:
+    """A closed stream swallows what is written, and one of a narrow encoding takes every text."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -174,10 +174,10 @@ def show_cost(
     """Print how each rule finds its candidates and, in files that are given, how many there are; the dearest first."""
     from tensoraudit.cli.rules_cost import COLUMNS, cost_document, costs, row
     from tensoraudit.cli.rules_facts import facts_in
-    from tensoraudit.facts.store import FactStore
+    from tensoraudit.extract.derived import complete_store
 
     facts, notes = facts_in(files or (), _options(rules))
-    found = costs(_load(rules), FactStore(facts) if files else None)
+    found = costs(_load(rules), complete_store(facts) if files else None)
     if as_json:
         _print_json(cost_document(found))
         return 0
@@ -204,6 +204,8 @@ def write_pages(
     """Write a Markdown page for each rule and an index. Pages that were written for rules that are gone are removed."""
     from tensoraudit.report.rule_page import write_pages
 
+    if not out.strip():
+        raise InputError("no folder is named", where="--out", remedy="Name the folder for the pages: --out docs/rules.")
     count, removed = write_pages(Path(out), _load(packs))
     print(f"{count} pages in {out}" + (f", {removed} removed" if removed else ""))
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tensoraudit.cli.rules_facts import facts_in
-from tensoraudit.facts.store import FactStore
+from tensoraudit.extract.derived import complete_store
 from tensoraudit.language.explain import Explanation, Step, explain
 from tensoraudit.language.rule import Rule
 from tensoraudit.options import Options
@@ -19,7 +19,7 @@ def explained(rule: Rule, file: str, options: Options) -> Iterator[str]:
     facts, notes = facts_in([file], options)
     yield f"{rule.id}: {rule.title}"
     yield from (f"note: {note}" for note in (*_scope(rule), *notes))
-    yield from _told(rule, explain(rule, FactStore(facts)))
+    yield from _told(rule, explain(rule, complete_store(facts)))
 
 
 def _scope(rule: Rule) -> Iterator[str]:

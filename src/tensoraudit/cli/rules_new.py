@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,9 @@ def write_rule(folder: Path, category: str, prefix: str, kind: str, title: str, 
         raise InputError(f"{kind!r} is no kind of fact", where="--kind", remedy=remedy)
     if not re.fullmatch(r"[a-z0-9_-]*", category):
         raise InputError(f"{category!r} is no category", where="--category", remedy="Write small letters and dashes.")
+    if not title.isprintable():
+        remedy = "Write one line of plain text."
+        raise InputError("the title holds characters that cannot be shown", where="TITLE", remedy=remedy)
     prefix = _prefix(folder, prefix)
     name = next_id(prefix, [folder, *taken])
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "todo"
@@ -166,7 +170,7 @@ def _prefix(folder: Path, prefix: str) -> str:
 
 
 def _pack_text(folder: Path, prefix: str) -> str:
-    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-0123456789") or "own"
+    name = re.sub(r"[^a-z0-9]+", "-", Path(os.path.realpath(folder)).name.lower()).strip("-0123456789") or "own"
     major = int(ENGINE.partition(".")[0])
     return _PACK.format(name=name, prefix=prefix, engine=major, next=major + 1)
 
@@ -174,10 +178,15 @@ def _pack_text(folder: Path, prefix: str) -> str:
 def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8") as file:  # "x": never over a file that is there
-            file.write(text)
+        file = path.open("x", encoding="utf-8")  # "x": never over a file that is there
     except FileExistsError:
         raise InputError("is there already", where=str(path), remedy="Take another title or category.") from None
+    try:
+        with file:
+            file.write(text)
+    except OSError:
+        path.unlink()
+        raise
     return path
 
 

@@ -5,6 +5,7 @@
 | `%matplotlib inline`, `!pip install x`, `?obj`, `obj??`, `,f a` | `pass` |
 | `files = !ls`, `x = %env HOME` | `files = get_ipython()`: a call whose result is not known |
 | `%time loss = step(x)`, `%timeit -n 3 f(x)` | the statement, which IPython runs in the notebook's own names |
+| `loss = %time step(x)` | `loss = step(x)` |
 | a cell of `%%time`, `%%capture` and other magics that run their body as Python | the body |
 | a cell of `%%bash`, `%%html` and other languages | nothing |
 
@@ -21,6 +22,9 @@ from typing import Final
 _BODY_IS_PYTHON: Final = frozenset({"time", "timeit", "capture", "prun", "memit", "wandb", "debug", "heat"})
 """Cell magics that run their body among the notebook's own names."""
 
+_LINE_IS_PYTHON: Final = frozenset({"timeit", "prun", "memit"})
+"""Cell magics that run what stands behind them too."""
+
 _BODY_IS_FOREIGN: Final = frozenset({
     "!", "bash", "bigquery", "cmd", "cython", "file", "html", "HTML", "javascript", "js", "julia", "latex", "markdown",
     "perl", "R", "ruby", "script", "sh", "shell", "sql", "svg", "SVG", "sx", "system", "writefile",
@@ -29,7 +33,10 @@ _BODY_IS_FOREIGN: Final = frozenset({
 _PECULIAR: Final = re.compile(r"^[ \t]*[%!?,;/]|\?[ \t]*(?:#.*)?$|=[ \t]*[%!]", re.MULTILINE)
 _CELL_MAGIC: Final = re.compile(r"%%(!|\w+)[ \t]*(.*)")
 _ESCAPED: Final = re.compile(r"([ \t]*)[%!?,;/]")
-_TIMED: Final = re.compile(r"([ \t]*)(%(?:time|timeit|prun|memit)(?:[ \t]+-\w+(?:[ \t]+\d+)?+)*+[ \t]+)(\S.*)")
+_TIMED: Final = re.compile(
+    r"([ \t]*)(%%?(?:time|timeit|prun|memit)(?:[ \t]+(?:-[sTD][ \t]+\S+|-\w+(?:[ \t]+\d+)?+))*+[ \t]+)(\S.*)"
+)
+_TIMED_VALUE: Final = re.compile(r"([^=#]+=[ \t]*)(%time[ \t]+)(\S.*)")
 _ASSIGNED: Final = re.compile(r"([^=#]+=[ \t]*)[%!]")
 _TOKEN: Final = re.compile(r"""\\.|\"\"\"|'''|["'#()\[\]{}]""")
 _QUOTES: Final = frozenset({'"""', "'''", '"', "'"})
@@ -50,7 +57,8 @@ def to_python(cell: str) -> str:
     if magic:
         if not _holds_python(magic[1], magic[2]):
             return "\n" * (len(lines) - 1)
-        lines[first] = ""
+        if magic[1] not in _LINE_IS_PYTHON:
+            lines[first] = ""
     return "\n".join(_replaced(lines))
 
 
@@ -101,6 +109,11 @@ def _without_magic(line: str, code: str) -> str:
     timed = _TIMED.match(line)
     if timed and _is_python(f"pass;{timed[3]}"):
         return f"{timed[1]}{'pass;':{len(timed[2])}}{timed[3]}"
+    if timed and _is_python(timed[3]):  # `for` and the like follow no semicolon: the columns give way
+        return f"{timed[1]}{timed[3]}"
+    value = _TIMED_VALUE.match(line)
+    if value and _is_python(f"x = {value[3]}"):
+        return f"{value[1]}{'':{len(value[2])}}{value[3]}"
     if escaped := _ESCAPED.match(line):
         return f"{escaped[1]}pass"
     if assigned := _ASSIGNED.match(line):

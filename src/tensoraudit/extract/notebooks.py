@@ -21,6 +21,8 @@ SUFFIX: Final = ".ipynb"
 LARGEST_NOTEBOOK: Final = 128 << 20
 """Bytes, outputs included: about the most that a browser still opens."""
 
+_CELL_TYPES: Final = ("code", "markdown", "raw", "heading", "html")
+
 MOST_VALUES: Final = 4_000_000
 """Values in the JSON. An embedded image is one and a plot of a million points is two million; each may take 60 bytes
 of memory, so that a file of empty lists cannot take more than a few hundred megabytes."""
@@ -108,6 +110,8 @@ def notebook_from(data: bytes) -> Notebook:
 
 
 def _cell(number: int, source: Any) -> Cell:
+    if isinstance(source, UnreadableFile):
+        raise source
     text = "".join(source) if isinstance(source, list) and all(isinstance(part, str) for part in source) else source
     if not isinstance(text, str):
         raise UnreadableFile("its source is neither a text nor a list of texts")
@@ -160,7 +164,8 @@ def _is_python(language: Any) -> bool:
 
 
 def _code_cells(document: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield number and source of every code cell. nbformat 3 has worksheets, and calls the source `input`."""
+    """Yield number and source of every code cell, or why nobody can tell whether it is one. nbformat 3 has worksheets,
+    and calls the source `input`."""
     old = document["nbformat"] == 3
     sheets = document.get("worksheets") if old else [document]
     if not isinstance(sheets, list):
@@ -173,8 +178,11 @@ def _code_cells(document: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
         for row in rows:
             number += 1
             cell = _mapping(row)
-            if cell.get("cell_type") == "code" and _is_python(cell.get("language", "python") if old else "python"):
+            kind = cell.get("cell_type")
+            if kind == "code" and _is_python(cell.get("language", "python") if old else "python"):
                 yield number, cell.get("input" if old else "source")
+            elif kind not in _CELL_TYPES:
+                yield number, UnreadableFile(f"its cell_type is {kind!r:.40}, which is not known")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

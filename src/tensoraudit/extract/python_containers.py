@@ -57,9 +57,12 @@ def may_make(functions: Origins, receivers: Origins) -> bool:
 
 
 def partially(function: Origins, positional: int) -> Origins:
-    """Return the origin of `functools.partial(function, ...)`. With positional arguments it would say too little: those
-    of the later call stand elsewhere."""
-    return (PARTIAL,) if positional or function == UNKNOWN else (each(PARTIAL, function),)
+    """Return the origin of `functools.partial(function, ...)`. One with positional arguments, which those of a later
+    call stand behind, is written `partial()<function,>`."""
+    if function == UNKNOWN:
+        return (PARTIAL,)
+    held = each(PARTIAL, function)
+    return (f"{held[:-1]},>" if positional and held != PARTIAL else held,)
 
 
 def grown(origin: str, method: str, argument: Origins) -> str | None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensoraudit.extract import known_results
-from tensoraudit.extract.python_containers import PARTIAL, READS, grown
-from tensoraudit.extract.python_facts import FactWriter
+from tensoraudit.extract.python_containers import GROWS, PARTIAL, READS, grown
+from tensoraudit.extract.python_facts import Arguments, FactWriter
 from tensoraudit.extract.python_inference import BUILTINS
 from tensoraudit.extract.python_kinds import arithmetic, constant_origin, display_origin, packed
 from tensoraudit.extract.python_origins import (
@@ -24,8 +24,10 @@ from tensoraudit.extract.python_origins import (
     bare,
     callee,
     each,
+    has_positions,
     is_own,
     is_path,
+    told_apart,
     unite,
 )
 from tensoraudit.extract.python_values import (
@@ -45,6 +47,11 @@ MOST_UNPACKED = 50
 """Entries of a dict that `**` spreads into a call; a larger one counts as not known."""
 
 ENVIRONMENT = ("os.environ",)
+
+_NO_FUNCTIONS = frozenset(
+    (origin,) for origin in ("?", "None", "torch.Tensor()", "int()", "str()", "float()", "bool()", "bytes()")
+)
+"""Origins of most arguments, which say nothing about functions."""
 
 OPERATORS: Mapping[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -71,7 +78,9 @@ class Path(NamedTuple):
 
 
 class ExpressionReader(FactWriter):
-    """Reads the expressions of one file."""
+    """Reads the expressions of one file. `lambda_scope` is that of the lambda read last."""
+
+    lambda_scope = 0
 
     def read(self, node: ast.expr) -> Seen:
         """Read `node` and all below it."""
@@ -165,26 +174,32 @@ class ExpressionReader(FactWriter):
     def call(self, node: ast.Call, assigned: str | None = None) -> Seen:
         """Read a call whose result goes to the dotted name `assigned`."""
         path = self._function(node.func)
-        args, splat, given = self._arguments(node)
+        outer = self.part_of
+        if isinstance(node.func, ast.Attribute) and node.func.attr in GROWS:
+            self.part_of = path.receiver
+        given = self._arguments(node)
+        self.part_of = outer
+        args, splat = given.values, given.starred or given.mapped
         functions = path.origins
         if functions[0].startswith(PARTIAL):  # what it was given before is not known here
-            functions, splat = unite([self._partial(origin) for origin in functions]), True
+            functions, splat, given.mapped = unite([self._partial(origin) for origin in functions]), True, True
         callees = (callee(functions[0]),) if len(functions) == 1 else tuple(dict.fromkeys(map(callee, functions)))
         instance = path.text if callees[0] != functions[0] else path.receiver
         if instance is not None and not is_path(callees[0]):
             args["self"] = Name(instance)
         self.calls.extend(callees)
-        self.leave_calls(node, callees, args, splat, assigned)
-        origins = self.inference.made(functions, path.receivers, given, node)
+        self.leave_calls(node, callees, given, splat, assigned)
+        origins = self.inference.made(functions, path.receivers, given.origins, node)
         if origins is None:
             origins = self.inference.result(functions, path.receivers, self.table)
         if isinstance(node.func, ast.Attribute):
-            self._change(node.func.value, node.func.attr, given)
+            self._change(node.func.value, node.func.attr, given.origins)
         return Seen(origins, self._result_value(callees, path.text, args, splat))
 
     def _partial(self, origin: str) -> Origins:
         """Return what a value of `functools.partial` calls, where that is known."""
-        return any_item(origin) if origin.startswith(PARTIAL) and "<" in origin else (origin,)
+        calls = origin.startswith(PARTIAL) and "<" in origin and not has_positions(origin)
+        return any_item(origin) if calls else (origin,)
 
     def _function(self, node: ast.expr) -> Path:
         if isinstance(node, ast.Attribute):
@@ -220,30 +235,35 @@ class ExpressionReader(FactWriter):
         known = grown(origin, method, given[0]) if method is not None and len(given) == 1 else None
         return bare(origin) if known is None else known
 
-    def _arguments(self, node: ast.Call) -> tuple[dict[int | str, Any], bool, list[Origins]]:
-        """Return the arguments by position and name, whether more may be passed, and the origins of those by
-        position."""
-        args: dict[int | str, Any] = {}
-        given: list[Origins] = []
-        splat = False
+    def _arguments(self, node: ast.Call) -> Arguments:
+        """Return what a call is given, by position and by name."""
+        given = Arguments()
         for position, argument in enumerate(node.args):
             if isinstance(argument, ast.Starred):
-                splat = True
-                given.append(self.read(argument.value).origins)
+                given.starred = True
+                given.origins.append(self.read(argument.value).origins)
             else:
                 seen = self.read(argument)
-                given.append(seen.origins)
-                if not splat:  # behind *args the position is not known
-                    args[position] = seen.value
+                given.origins.append(seen.origins)
+                if not given.starred:  # behind *args the position is not known
+                    self._give(given, position, argument, seen)
         for keyword in node.keywords:
-            value = self.read(keyword.value).value
+            seen = self.read(keyword.value)
+            value = seen.value
             if keyword.arg is not None:
-                args[keyword.arg] = value
+                self._give(given, keyword.arg, keyword.value, seen)
             elif isinstance(value, dict) and len(value) <= MOST_UNPACKED and all(isinstance(key, str) for key in value):
-                args.update(value)
+                given.values.update(value)
             else:
-                splat = True
-        return args, splat, given
+                given.mapped = True
+        return given
+
+    def _give(self, given: Arguments, key: int | str, node: ast.expr, seen: Seen) -> None:
+        given.values[key] = seen.value
+        if seen.origins not in _NO_FUNCTIONS:
+            given.passes[key] = told_apart(seen.origins)
+        elif isinstance(node, ast.Lambda):
+            given.passes[key] = ((self.lambda_scope,),)
 
     def _result_value(self, callees: Origins, text: str | None, args: Mapping[int | str, Any], splat: bool) -> Any:
         if len(callees) == 1 and is_path(callees[0]):
@@ -346,9 +366,12 @@ class ExpressionReader(FactWriter):
         named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         for argument in (*named, *filter(None, (arguments.vararg, arguments.kwarg))):
             self.flow.set(argument.arg, Bound(UNKNOWN))
-        outer, self.blocks = self.blocks, ()  # the body runs later, wherever it is called
+        outer = self.blocks, self.scope
+        number = self.new_scope("lambda", self.table.name or self.module.path, (), self.source.site(node))
+        self.blocks, self.scope = (), number  # the body runs later, wherever it is called
         self.read(node.body)
-        self.blocks = outer
+        self.blocks, self.scope = outer
+        self.lambda_scope = number
         self.flow.undo(mark)
         return Seen(UNKNOWN, unknown(node))
 
@@ -383,7 +406,11 @@ class ExpressionReader(FactWriter):
     def read_for(self, node: ast.expr, assigned: str | None) -> Seen:
         """Read `node`, whose value goes to the dotted name `assigned`."""
         inner = node.value if isinstance(node, ast.Await) else node
-        return self.call(inner, assigned) if isinstance(inner, ast.Call) else self.read(node)
+        outer = self.part_of
+        self.part_of = assigned or outer
+        seen = self.call(inner, assigned) if isinstance(inner, ast.Call) else self.read(node)
+        self.part_of = outer
+        return seen
 
     # targets
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tensoraudit.extract.python_flow import Flow
@@ -16,17 +17,30 @@ from tensoraudit.extract.python_scopes import ModuleTable, Table
 from tensoraudit.extract.python_text import SourceText
 from tensoraudit.extract.python_written import written
 from tensoraudit.extract.signatures import positional
-from tensoraudit.facts import Block, Call, Fact, Operation, Reference, Side
+from tensoraudit.facts import Block, Call, Fact, Operation, Reference, Scope, Side, Site
 
 MOST_NAMES = 64
 """Names and calls that an operation keeps. A longer expression is data, and keeping all would be quadratic."""
 
 
+@dataclass(slots=True)
+class Arguments:
+    """What a call is given: `values` and `passes` as in `Call`, the `origins` of those by position, and whether more
+    may come by `*` and by `**`."""
+
+    values: dict[int | str, Any] = field(default_factory=dict)
+    passes: dict[int | str, tuple[tuple[str | int, ...], ...]] = field(default_factory=dict)
+    origins: list[Origins] = field(default_factory=list)
+    starred: bool = False
+    mapped: bool = False
+
+
 class FactWriter:
     """What the readers of expressions and statements share. `scope`, `table`, `flow`, `blocks` are those of the current
-    place, `names` and `calls` what the current statement has read so far."""
+    place, `names` and `calls` what the current statement has read so far, `part_of` the dotted name that takes what is
+    being read. Ids of scopes count from `first_scope`, which is the module's."""
 
-    def __init__(self, module: ModuleTable, source: SourceText, side: Side) -> None:
+    def __init__(self, module: ModuleTable, source: SourceText, side: Side, first_scope: int) -> None:
         self.module, self.source, self.side = module, source, side
         self.inference = Inference(module)
         self.facts: list[Fact] = []
@@ -37,6 +51,8 @@ class FactWriter:
         self.blocks: tuple[Block, ...] = ()
         self.names: list[str] = []
         self.calls: list[str] = []
+        self.part_of: str | None = None
+        self._next_scope = first_scope
 
     # names
 
@@ -47,6 +63,16 @@ class FactWriter:
 
     # facts
 
+    def new_scope(
+        self, kind: Any, name: str, decorators: tuple[str, ...], site: Site, applied: tuple[Call, ...] = ()
+    ) -> int:
+        """Leave a Scope inside the current one; return its id."""
+        number = self._next_scope
+        self._next_scope += 1
+        parent = None if kind == "module" else self.scope
+        self.facts.append(Scope(number, kind, name, parent, decorators, self.module.path, site, applied))
+        return number
+
     def refer(self, node: ast.expr | ast.stmt, names: Origins, store: Any = None, value: Any = None) -> None:
         """Leave one Reference for each of `names`."""
         self.order += 1
@@ -54,7 +80,18 @@ class FactWriter:
         ambiguous = len(names) > 1
         for name in _known(names) if ambiguous else names:
             self.facts.append(
-                Reference(name, store, value, self.scope, self.blocks, self.order, at, self.side, ambiguous)
+                Reference(
+                    name,
+                    store,
+                    value,
+                    self.scope,
+                    self.blocks,
+                    self.order,
+                    at,
+                    self.side,
+                    ambiguous,
+                    names if ambiguous else (),
+                )
             )
 
     def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
@@ -73,19 +110,20 @@ class FactWriter:
         return len(self.names), len(self.calls)
 
     def leave_calls(
-        self, node: ast.Call, callees: Origins, args: dict[int | str, Any], splat: bool, assigned: str | None
+        self, node: ast.Call, callees: Origins, given: Arguments, splat: bool, assigned: str | None
     ) -> None:
         """Leave one Call for each of `callees`; a receiver that is not known counts only when nothing else is."""
         self.order += 1
         at = self.source.site(node)
         ambiguous = len(callees) > 1
-        given = sum(type(key) is int for key in args)
+        args, passes = given.values, given.passes or None
+        count = sum(type(key) is int for key in args)
         text = written(node.func)
         for name in _known(callees) if ambiguous else callees:
             self.facts.append(
                 Call(
                     name,
-                    bind_positional(positional(name, given) or self.inference.positional(name, self.table), args),
+                    bind_positional(positional(name, count) or self.inference.positional(name, self.table), args),
                     splat,
                     self.scope,
                     self.blocks,
@@ -95,6 +133,10 @@ class FactWriter:
                     assigned,
                     ambiguous,
                     text,
+                    given.mapped,
+                    callees if ambiguous else (),
+                    passes,
+                    self.part_of,
                 )
             )
 

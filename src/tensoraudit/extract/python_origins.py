@@ -144,6 +144,18 @@ def held(origin: str) -> tuple[Origins, ...] | None:
     return () if groups == [[""]] else tuple(map(tuple, groups))
 
 
+def told_apart(origins: Origins) -> tuple[Origins, ...]:
+    """Return a group of alternatives for each item of a container that is known to the last, else one group."""
+    if len(origins) == 1:
+        if "<" not in origins[0]:
+            return (origins,)
+        groups = held(origins[0]) or ((bare(origins[0]),),)
+        return tuple(one for group in groups for one in told_apart(group))
+    if not any("<" in origin for origin in origins):
+        return (origins,)
+    return (tuple(dict.fromkeys(one for origin in origins for group in told_apart((origin,)) for one in group)),)
+
+
 def has_positions(origin: str) -> bool:
     """Tell whether `origin` says what stands at each position."""
     return origin.endswith(",>")
@@ -179,6 +191,8 @@ def _one_per_head(origins: dict[str, None]) -> dict[str, None]:
 
 def _joined(head: str, same: list[str]) -> str:
     if head in same:  # one of them may hold anything
+        return head
+    if head == "functools.partial()" and any(map(has_positions, same)):
         return head
     inside = [group for origin in same for group in held(origin) or ()]
     return each(head, unite(inside) if inside else ())

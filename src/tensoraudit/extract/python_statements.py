@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from tensoraudit.extract.python_annotations import instances
+from tensoraudit.extract.python_containers import PARTIAL_MAKER
 from tensoraudit.extract.python_expressions import OPERATORS, ExpressionReader, Seen, otherwise
+from tensoraudit.extract.python_facts import bind_positional
 from tensoraudit.extract.python_flow import Changes, Flow, merge
 from tensoraudit.extract.python_kinds import arithmetic
-from tensoraudit.extract.python_origins import MOST_CANDIDATES, UNKNOWN, Bound, is_path, unite
+from tensoraudit.extract.python_origins import MOST_CANDIDATES, UNKNOWN, Bound, any_item, callee, is_path, unite
 from tensoraudit.extract.python_scopes import (
     ClassTable,
     FunctionNode,
     FunctionTable,
-    ModuleTable,
     Table,
     absolute,
     pairs,
     pattern_names,
 )
-from tensoraudit.extract.python_text import SourceText
 from tensoraudit.extract.python_values import unknown
 from tensoraudit.extract.python_written import target_text
-from tensoraudit.facts import Block, ClassDef, Fact, Import, Name, Scope, Side, Site
+from tensoraudit.extract.signatures import positional
+from tensoraudit.facts import Block, Call, ClassDef, Fact, Import, Name, Site
 
 NOT_NARROWED: Changes = {}
 
@@ -33,16 +35,12 @@ Branch = tuple[Changes, bool]
 
 
 class StatementReader(ExpressionReader):
-    """Reads one file; `scope` ids count from `first_scope`, which is the module's."""
-
-    def __init__(self, module: ModuleTable, source: SourceText, side: Side, first_scope: int) -> None:
-        super().__init__(module, source, side)
-        self._next_scope = first_scope
+    """Reads one file."""
 
     def read_module(self, tree: ast.Module) -> list[Fact]:
         """Read the whole file."""
         site = Site(self.source.path, 1, 1)
-        self.scope = self._new_scope("module", self.module.path, None, (), site)
+        self.scope = self.new_scope("module", self.module.path, (), site)
         self.body(tree.body)
         return self.facts
 
@@ -289,27 +287,46 @@ class StatementReader(ExpressionReader):
 
     # definitions
 
-    def _new_scope(self, kind: Any, name: str, parent: int | None, decorators: tuple[str, ...], site: Site) -> int:
-        number = self._next_scope
-        self._next_scope += 1
-        self.facts.append(Scope(number, kind, name, parent, decorators, self.module.path, site))
-        return number
-
-    def _decorators(self, nodes: Sequence[ast.expr]) -> tuple[str, ...]:
-        names = []
+    def _decorators(self, nodes: Sequence[ast.expr], path: str) -> tuple[tuple[str, ...], tuple[Call, ...]]:
+        """Return the names of the decorators of what is defined at `path`, and the calls that they make of it."""
+        names: list[str] = []
+        applied: list[Call] = []
         for node in nodes:
-            value = self.read(node).value
+            seen = self.read(node)
             if isinstance(node, ast.Call):
                 names.append(self.calls[-1])
-            elif isinstance(value, Name):
-                names.append(value.name)
-        return tuple(names)
+                applied += self._made_by_call(seen, path)
+            else:
+                if isinstance(seen.value, Name):
+                    names.append(seen.value.name)
+                site = self.source.site(node)
+                applied += (self._applied(callee(origin), {0: Name(path)}, site) for origin in seen.origins)
+        return tuple(names), tuple(applied)
+
+    def _made_by_call(self, seen: Seen, path: str) -> Iterator[Call]:
+        """Yield the calls that a decorator with arguments stands for: itself, or the function of a `partial`."""
+        written = takewhile(lambda fact: isinstance(fact, Call) and fact.order == self.order, reversed(self.facts))
+        for call in written:
+            assert isinstance(call, Call)
+            if call.callee != PARTIAL_MAKER:
+                yield call
+                continue
+            by_position = [call.args[key] for key in sorted(key for key in call.args if type(key) is int)]
+            args: dict[int | str, Any] = dict(enumerate([*by_position[1:], Name(path)]))
+            args |= {key: value for key, value in call.args.items() if type(key) is not int}
+            for origin in any_item(seen.origins[0]):
+                yield self._applied(callee(origin), args, call.at, call.splat)
+
+    def _applied(self, name: str, args: dict[int | str, Any], at: Site, splat: bool = False) -> Call:
+        count = sum(type(key) is int for key in args)
+        bound = bind_positional(positional(name, count), args)
+        return Call(name, bound, splat, self.scope, self.blocks, self.order, at, self.side)
 
     def _function_definition(self, node: FunctionNode) -> None:
-        decorators = self._decorators(node.decorator_list)
-        self._signature(node)
         table = self.module.tables[node]
-        number = self._new_scope("function", table.name, self.scope, decorators, self.source.site(node))
+        decorators, applied = self._decorators(node.decorator_list, self.module.qualified(table.name))
+        self._signature(node)
+        number = self.new_scope("function", table.name, decorators, self.source.site(node), applied)
         outer_blocks, self.blocks = self.blocks, ()  # the body runs later, wherever it is called
         self._inside(number, table, node.body)
         self.blocks = outer_blocks
@@ -343,13 +360,13 @@ class StatementReader(ExpressionReader):
             self.flow.set(argument.arg, Bound(self.inference.binding(table.bindings[argument.arg][0])))
 
     def _class_definition(self, node: ast.ClassDef) -> None:
-        decorators = self._decorators(node.decorator_list)
-        for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
-            self.read(base)
         table = self.module.tables[node]
         assert isinstance(table, ClassTable)
+        decorators, applied = self._decorators(node.decorator_list, table.path)
+        for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
+            self.read(base)
         site = self.source.site(node)
-        number = self._new_scope("class", table.name, self.scope, decorators, site)
+        number = self.new_scope("class", table.name, decorators, site, applied)
         bases, methods = self.inference.lineage(table), tuple(table.methods)
         self.facts.append(ClassDef(table.name, bases, methods, number, site, self.side))
         self._inside(number, table, node.body)

@@ -87,6 +87,16 @@ def default(callee: str, names: Collection[str], version: str | None) -> Any:
     return found[0]
 
 
+@cache
+def by_name_only(callee: str, names: tuple[int | str, ...]) -> bool:
+    """Tell whether no version of `callee` takes one of `names` by position: its signature is known to the end of what
+    it takes so."""
+    versions = signatures(callee)
+    ends = all(any(not each.positional for each in version.parameters) for version in versions)
+    taken = {name for version in versions for name in version.positional}
+    return bool(versions) and ends and not any(type(name) is int or name in taken for name in names)
+
+
 def packages(callee: str) -> tuple[str, ...]:
     """Return the distributions that may bring a callable."""
     root = callee.partition(".")[0]

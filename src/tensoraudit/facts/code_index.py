@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from tensoraudit.facts import ClassDef, Fact, Import, Scope
@@ -24,6 +25,7 @@ class CodeIndex:
         self._named: dict[tuple[str | None, str], ClassDef] = {}
         self._in_module: dict[tuple[str, str], list[ClassDef]] = defaultdict(list)
         self._bases: dict[int, tuple[str, ...]] = {}
+        self._classes: dict[str, list[ClassDef]] = defaultdict(list)
         for definition in classes:
             if isinstance(definition, ClassDef):
                 self._add_class(definition)
@@ -37,6 +39,7 @@ class CodeIndex:
         self._named.setdefault((definition.at.path, definition.name), definition)
         if place in self._scopes:
             self._in_module[self._scopes[place].module, definition.name].append(definition)
+            self._classes[_qualified(self._scopes[place])].append(definition)
 
     def scopes_around(self, fact: Any) -> Iterator[Scope]:
         """Yield the scopes around a fact, innermost first. A function or class is not around itself."""
@@ -93,11 +96,66 @@ class CodeIndex:
         module, _, last = name.rpartition(".")
         return next((found for found in self._in_module.get((module, last), ()) if found.side == user.side), None)
 
+    # definitions by name
+
+    @cached_property
+    def _functions(self) -> Mapping[str, list[Scope]]:
+        """Functions and methods by their full dotted name."""
+        functions: dict[str, list[Scope]] = {}
+        for scope in self._scopes.values():
+            if scope.kind == "function":
+                functions.setdefault(_qualified(scope), []).append(scope)
+        return functions
+
+    def nested_functions(self) -> dict[int, list[int]]:
+        """Return, for each scope, the functions and lambdas directly in it."""
+        nested: dict[int, list[int]] = defaultdict(list)
+        for scope in self._scopes.values():
+            if scope.parent is not None and scope.kind in ("function", "lambda"):
+                nested[scope.parent].append(scope.id)
+        return nested
+
+    def decorated(self) -> Iterator[Scope]:
+        """Yield the functions and classes that have decorators."""
+        return (scope for scope in self._scopes.values() if scope.applied)
+
+    def functions_named(self, name: str, path: str | None) -> list[Scope]:
+        """Return the functions and methods at a dotted name; those of the file `path` where it has any."""
+        found = self._functions.get(name, [])
+        return [scope for scope in found if scope.at.path == path] or found
+
+    def is_defined(self, name: str) -> bool:
+        """Tell whether a dotted name is a function or class of the project."""
+        return name in self._functions or name in self._classes
+
+    def classes_named(self, name: str) -> list[ClassDef]:
+        """Return the classes at a dotted name."""
+        return self._classes.get(name, [])
+
+    def ancestors(self, definition: ClassDef) -> list[ClassDef]:
+        """Return the bases of a class that are classes of the project, nearest first."""
+        found = (self._class_named(base, definition) for base in self.bases(definition))
+        return [base for base in found if base is not None]
+
+    def methods(self, definition: ClassDef, name: str) -> list[Scope]:
+        """Return the method of a class, its own or the nearest inherited one: several where it is defined twice."""
+        for owner in (definition, *self.ancestors(definition)):
+            body = self._scopes.get((owner.at.path, owner.scope))
+            found = self._functions.get(f"{_qualified(body)}.{name}", ()) if body is not None else ()
+            own = [scope for scope in found if scope.at.path == owner.at.path]
+            if own:
+                return own
+        return []
+
     def is_external(self, name: str) -> bool:
         """Tell whether a dotted name begins with a builtin or a module from outside the project, so that it says which
         object it is. A local variable, or a name of the project, may hold any object."""
         root = name.partition(".")[0].partition("(")[0]
         return root in self._outside or root in _BUILTINS
+
+
+def _qualified(scope: Scope) -> str:
+    return f"{scope.module}.{scope.name}" if scope.module else scope.name
 
 
 def _roots(modules: Iterable[str]) -> frozenset[str]:

@@ -11,18 +11,21 @@ from tensoraudit.facts.site import Side, Site
 
 @record
 class Scope:
-    """A module, class or function body. `name` is dotted from the module (`Net.forward`).
+    """A module, class or function body. `name` is dotted from the module (`Net.forward`); a lambda has the name of the
+    function that it stands in.
 
-    Decorators are resolved names.
+    Decorators are resolved names. `applied` are the calls that they make of the function or class: `f` of a bare `@f`,
+    `f` with the arguments written in `@f(...)` and in `@partial(f, ...)`.
     """
 
     id: int
-    kind: Literal["module", "class", "function"]
+    kind: Literal["module", "class", "function", "lambda"]
     name: str
     parent: int | None
     decorators: tuple[str, ...]
     module: str
     at: Site
+    applied: tuple[Call, ...] = ()
 
 
 @record
@@ -43,7 +46,13 @@ class Call:
 
     `args`: positional arguments under their index (0, 1, ...) and under their parameter name where a signature is
     known; keywords under their name. A value is a Python constant, a tuple / dict of such, a `Name`, or `Unknown`.
-    `splat` is true when `*args` or `**kwargs` are passed, so that a missing argument is unknown, not absent.
+    `splat` is true when `*args` or `**kwargs` are passed, so that a missing argument is unknown, not absent;
+    `double_splat` when `**kwargs` are among them: `*args` alone fill no parameter that is passed by name only.
+    `meanings` are all callees of an `ambiguous` call, `?` among them. `passes` tells where arguments come from that may
+    be functions or objects of the project, as origins (`python_origins`) or the id of a lambda's scope, under the keys
+    of `args`: one group of alternatives, for a container with known items (or a `partial`) a group for each item. An
+    argument whose origin is not known has no entry. `part_of` is the dotted name that takes what is made
+    here, alone or inside something larger: `self.block` for both calls in `self.block = Sequential(Dropout())`.
     `written` is the callee as the source writes it: `self.cache.add_`, `x.half`; a call or an item before a dot shows
     as `name().m`, `name[].m`, any other expression as `?.m`.
     """
@@ -59,6 +68,10 @@ class Call:
     assigned: str | None = None
     ambiguous: bool = False
     written: str = ""
+    double_splat: bool = False
+    meanings: tuple[str, ...] = ()
+    passes: Mapping[int | str, tuple[tuple[str | int, ...], ...]] | None = None
+    part_of: str | None = None
 
 
 @record
@@ -84,7 +97,8 @@ class Reference:
     """A dotted name or operator that is read or written: `np.bool`, `torch.backends.cuda.matmul.allow_tf32`, `self.n`.
 
     `store` is "set", "augment" or "item" (subscript assignment) when it is written, None when read. `value` is what is
-    assigned, as in `Call.args`. A name with several possible imports gives one Reference per meaning, all `ambiguous`.
+    assigned, as in `Call.args`. A name with several possible imports gives one Reference per meaning, all `ambiguous`;
+    `meanings` are all of them.
     """
 
     name: str
@@ -96,6 +110,7 @@ class Reference:
     at: Site
     side: Side
     ambiguous: bool = False
+    meanings: tuple[str, ...] = ()
 
 
 @record

@@ -33,6 +33,7 @@ from tensoraudit.facts import (
     Value,
     Variable,
 )
+from tensoraudit.facts.call_graph import CallGraph
 from tensoraudit.facts.code_index import CodeIndex
 from tensoraudit.facts.graph_index import GraphIndex
 
@@ -116,6 +117,7 @@ class FactStore:
         self._keyed: dict[tuple[str, str], dict[str, list[Fact]]] = {}
         self._placed: dict[str, dict[str | None, dict[str, list[Fact]]]] = {}
         self._code: CodeIndex | None = None
+        self._calls: CallGraph | None = None
         self._graphs: GraphIndex | None = None
         self._files: dict[tuple[str, str], frozenset[str]] | None = None
         self.add(facts)
@@ -140,6 +142,8 @@ class FactStore:
         self._placed = {kind: index for kind, index in self._placed.items() if kind not in kinds}
         if kinds & {"scope", "class", "import"}:
             self._code = None
+        if kinds & {"scope", "class", "import", "call"}:
+            self._calls = None
         if kinds & {"node", "value"}:
             self._graphs = None
         if "checkpoint" in kinds:
@@ -183,6 +187,13 @@ class FactStore:
         if self._code is None:
             self._code = CodeIndex(self.of("scope"), self.of("class"), self.of("import"))
         return self._code
+
+    @property
+    def calls(self) -> CallGraph:
+        """Which functions calls hand over, and what these call."""
+        if self._calls is None:
+            self._calls = CallGraph(self.code, self.of("call"))
+        return self._calls
 
     @property
     def graphs(self) -> GraphIndex:

@@ -2,7 +2,8 @@
 
 1. The same rule at the same place is one finding, whatever source it came from (two routes write the same node twice).
 2. A rule that supersedes another takes its place where both speak of one thing: at one place, or when the other was
-   measured of the whole model and this one is confirmed. A refuted finding supersedes nothing.
+   measured of the whole model and this one is confirmed. A refuted finding supersedes nothing, and only a confirmed one
+   supersedes a confirmed one.
 3. What gives way leaves its rule in `also`, its evidence, and its severity if that is worse: merging must not make a
    model look better.
 """
@@ -95,6 +96,8 @@ def _strongest(group: list[Finding]) -> Finding:
 def _gives_way(loser: Finding, winner: Finding) -> bool:
     if loser.target != winner.target or not is_open(winner):
         return False
+    if loser.state is State.CONFIRMED and winner.state is not State.CONFIRMED:
+        return False  # what was measured is not hidden behind what nobody could tell
     measured = is_nowhere(loser.where) and winner.state is State.CONFIRMED
     return measured or same_place(loser.where, winner.where)
 

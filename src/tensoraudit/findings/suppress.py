@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -117,6 +117,8 @@ def _read_date(value: Any, where: str) -> date | None:
     if value is None:
         return None
     try:
+        if isinstance(value, datetime):  # a date to Python, which no date compares with
+            return value.date()
         return value if isinstance(value, date) else date.fromisoformat(value)
     except (TypeError, ValueError):
         message = f"{value!r} is no date"
@@ -207,5 +209,5 @@ def _finding(rule: str, each: Suppression, message: str) -> Finding:
         message=message if message.endswith(("?", ".")) else f"{message}.",
         why=why,
         remedy=remedy,
-        fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
+        fingerprint=hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16],
     )

@@ -6,7 +6,7 @@ text that would not be Python, or that the tree does not give back letter by let
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -63,15 +63,20 @@ class _Pass:
         self.outcomes: dict[int, Outcome] = {}
         self.targets: dict[int, cst.CSTNode] = {}
         self.built: dict[int, list[Spelling]] = {}
+        self.edits_of: dict[cst.CSTNode, list[int]] = {}
 
     def applied(self) -> Applied:
-        imports = any(isinstance(edit.verb, ReplaceImport) for edit in self.edits)
-        for index, edit in enumerate(self.edits):
-            if isinstance(edit.verb, ReplaceImport) == imports:
-                self._try(index, lambda index=index, edit=edit: self._locate(index, edit))  # type: ignore[misc]
-            else:
-                self.outcomes[index] = Waiting()
-        return self._imports() if imports else self._calls()
+        calls = [index for index, edit in enumerate(self.edits) if not isinstance(edit.verb, ReplaceImport)]
+        self._locate_all(index for index in range(len(self.edits)) if index not in calls)
+        if news := self._news():
+            self.outcomes |= dict.fromkeys(calls, Waiting())
+            return self._imports(news)
+        self._locate_all(calls)
+        return self._calls()
+
+    def _locate_all(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self._try(index, lambda index=index: self._locate(index, self.edits[index]))  # type: ignore[misc]
 
     def _locate(self, index: int, edit: Edit) -> None:
         wanted = (cst.Import, cst.ImportFrom) if isinstance(edit.verb, ReplaceImport) else cst.Call
@@ -94,6 +99,8 @@ class _Pass:
     def _calls(self) -> Applied:
         for index, node in list(self.targets.items()):
             self._try(index, lambda index=index, node=node: self._build(index, node))  # type: ignore[misc]
+        for index, node in self.targets.items():
+            self.edits_of.setdefault(node, []).append(index)
         editor = _Editor(self.edited, {node: replaced(node, names) for node, names in self.names.moved.items()})
         changed = self.names.finish(self.module.visit(editor))
         if changed.code == self.text:
@@ -116,7 +123,7 @@ class _Pass:
 
     def edited(self, original: cst.Call, call: cst.Call) -> cst.Call:
         """Return a call after all edits of it."""
-        for index in [index for index, target in self.targets.items() if target is original]:
+        for index in self.edits_of.get(original, ()):
             new = self._try(index, lambda index=index, call=call: self._edited(index, original, call))  # type: ignore[misc]
             if new is not None:
                 for spelling in self.built[index] if new is not call else ():
@@ -140,7 +147,8 @@ class _Pass:
 
     # Imports
 
-    def _imports(self) -> Applied:
+    def _news(self) -> dict[cst.CSTNode, Sequence[cst.BaseSmallStatement]]:
+        """Return the imports that change, with what stands for them."""
         news: dict[cst.CSTNode, Sequence[cst.BaseSmallStatement]] = {}
         for index, node in list(self.targets.items()):
             verb = self.edits[index].verb
@@ -149,6 +157,9 @@ class _Pass:
             if found is not None:
                 news[node] = found
                 self.outcomes[index] = Done(())
+        return news
+
+    def _imports(self, news: Mapping[cst.CSTNode, Sequence[cst.BaseSmallStatement]]) -> Applied:
         code = self.module.visit(_Editor(lambda _, call: call, news)).code
         places: dict[cst.CSTNode, tuple[Place, ...]] = {}
         left = _ordered(code, (cst.Import, cst.ImportFrom))

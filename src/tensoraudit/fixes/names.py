@@ -64,7 +64,7 @@ class Names:
 
     def spell(self, name: Dotted, at: cst.CSTNode) -> Spelling:
         """Return how `name` is written at a node. Raises CannotEdit when every name for it is taken."""
-        return self._existing(name, at) or self._new(name, at)
+        return self._existing(name, at) or self._new(name, at, whole="." not in name.module)
 
     def rename(self, name: Dotted, call: cst.Call, calls: Sequence[cst.CSTNode]) -> Spelling:
         """Return the function of a call under its new name, in the style of the old. `calls` are all calls that get
@@ -149,12 +149,12 @@ class Names:
             return None
         return Spelling(dotted(head.local + name.name.removeprefix(head.target)), (name.module, None))
 
-    def _new(self, name: Dotted, at: cst.CSTNode, *, whole: bool = False) -> Spelling:
+    def _new(self, name: Dotted, at: cst.CSTNode, *, whole: bool) -> Spelling:
         """Return the name with an import of its own: `whole` prefers that of the module to that of what is in it."""
         module, rest = name.module, name.name.removeprefix(f"{name.module}.")
         root, first = module.partition(".")[0], rest.partition(".")[0]
         ways = [(root, root, (module, None), name.name), (first, f"{module}.{first}", (module, first), rest)]
-        for local, target, needs, written in ways if whole or root == module else reversed(ways):
+        for local, target, needs, written in ways if whole else reversed(ways):
             if self._may_bind(local, target, at):
                 self._added[local] = target, needs
                 return Spelling(dotted(written), needs)
@@ -173,10 +173,10 @@ class Names:
         if self.keep_imports or head.local != name.name.rpartition(".")[2] or not isinstance(head.node, cst.ImportFrom):
             return False
         renamed = {id(each.func) for each in calls if isinstance(each, cst.Call)}
-        (assignment,) = self._bound(head.local, call)
-        if not isinstance(assignment, ImportAssignment) or any(
-            id(access.node) not in renamed for access in assignment.references
-        ):
+        assignments = self._bound(head.local, call)
+        imports = [each for each in assignments if isinstance(each, ImportAssignment)]
+        uses = [access.node for each in imports for access in each.references]
+        if len(assignments) != 1 or len(imports) != 1 or any(id(node) not in renamed for node in uses):
             return False
         self.moved.setdefault(head.node, {})[head.target] = name.name
         return True
@@ -186,7 +186,7 @@ def _imported(module: cst.Module) -> Iterator[Imported]:
     for line in module.body:
         for node in line.body if isinstance(line, cst.SimpleStatementLine) else ():
             if isinstance(node, cst.Import):
-                yield from map(_from_import(node), node.names)
+                yield from (_whole(node, alias) for alias in node.names)
             elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar) and not node.relative:
                 home = get_full_name_for_node(node.module or "") or ""
                 for alias in node.names:
@@ -194,11 +194,7 @@ def _imported(module: cst.Module) -> Iterator[Imported]:
                     yield Imported(local, f"{home}.{alias.evaluated_name}", home, node, alias)
 
 
-def _from_import(node: cst.Import):  # type: ignore[no-untyped-def]
-    def imported(alias: cst.ImportAlias) -> Imported:
-        name = alias.evaluated_name
-        root = name.partition(".")[0]
-        local = alias.evaluated_alias
-        return Imported(local or root, name if local else root, name, node, alias)
-
-    return imported
+def _whole(node: cst.Import, alias: cst.ImportAlias) -> Imported:
+    name, local = alias.evaluated_name, alias.evaluated_alias
+    root = name.partition(".")[0]
+    return Imported(local or root, name if local else root, name, node, alias)

@@ -34,16 +34,17 @@ OPTIONAL = (
 _ID = re.compile(r"[A-Z]+-[0-9]+")
 
 
-def compile_rule(document: Table, path: str) -> tuple[Rule | None, list[RuleProblem]]:
-    """Compile one rule. Returns the rule only when nothing is wrong, else all problems."""
-    compiler = _RuleCompiler(document, Problems(path))
+def compile_rule(document: Table, path: str, *, examples: bool = True) -> tuple[Rule | None, list[RuleProblem]]:
+    """Compile one rule. Returns the rule only when nothing is wrong, else all problems. Without `examples` they are
+    neither asked for nor looked at."""
+    compiler = _RuleCompiler(document, Problems(path), examples)
     rule = compiler.rule()
     return (None if compiler.problems.found else rule), compiler.problems.found
 
 
 class _RuleCompiler:
-    def __init__(self, document: Table, problems: Problems) -> None:
-        self.document, self.problems = document, problems
+    def __init__(self, document: Table, problems: Problems, with_examples: bool) -> None:
+        self.document, self.problems, self.with_examples = document, problems, with_examples
         self.items: Mapping[Any, Tree] = document.items
         self.fixes: dict[int, tuple[Tree, str | Fix]] = {}
         """Each fix with its part of the document, by the identity of that part: alternatives may share one."""
@@ -65,7 +66,7 @@ class _RuleCompiler:
             when=self._when(),
             why=self._text("why"),
             remedy=self._text("remedy"),
-            examples=self._examples(),
+            examples=self._examples() if self.with_examples else (),
             path=self.problems.path,
             line=self.document.line,
             document=self.document,
@@ -90,7 +91,7 @@ class _RuleCompiler:
                 text = f"a rule has no key '{key}'{nearest(str(key), [*REQUIRED, *OPTIONAL])}"
                 self.problems.add(self.document.keys[key], text)
         for key in REQUIRED:
-            if key not in self.items:
+            if key not in self.items and (self.with_examples or key != "examples"):
                 self.problems.add(self.document, f"the rule has no '{key}'")
 
     def _read(self, key: str, build: Callable[[Tree], Any], default: Any) -> Any:
@@ -138,9 +139,8 @@ class _RuleCompiler:
             if not isinstance(part, Table):
                 self.problems.add(part, f"a pattern must be a mapping, not {wrong.describe(part)}")
             elif (pattern := compiler.anchored(part)) is not None:
-                found.append(
-                    Alternative(pattern, self._message(part, pattern, compiler.bound), self._fix(part, pattern))
-                )
+                message, fix = self._message(part, pattern, compiler.bound), self._fix(part, pattern)
+                found.append(Alternative(pattern, message, fix, self._own_certainty(part), self._refutable(part)))
         if isinstance(tree, Items) and not tree.items:
             self.problems.add(tree, "'match' is an empty list")
         return tuple(found)
@@ -154,6 +154,19 @@ class _RuleCompiler:
         if fault and tree:
             self.problems.add(tree, fault)
         return template
+
+    def _own_certainty(self, part: Table) -> str:
+        tree = part.items.get("certainty")
+        word = self.problems.guard(lambda: wrong.one_of(tree, CERTAINTIES, "certainty")) if tree else None
+        return word or ""
+
+    def _refutable(self, part: Table) -> bool:
+        tree = part.items.get("refutable")
+        if tree is None:
+            return True
+        if "confirm" not in self.items:
+            self.problems.add(part.keys["refutable"], "the rule has no 'confirm', so nothing can refute it")
+        return self.problems.guard(lambda: wrong.boolean(tree, "refutable")) is not False
 
     def _fix(self, part: Table, pattern: Pattern) -> str | Fix:
         """Return the fix of an alternative: its own `fix`, or the rule's."""

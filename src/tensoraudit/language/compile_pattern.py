@@ -16,7 +16,7 @@ from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Leaf, Table, Tree
 from tensoraudit.language.effective import effective
 from tensoraudit.language.equality import Test
-from tensoraudit.language.fields import argument, argument_keys, field_getter, field_question
+from tensoraudit.language.fields import ARGUMENT_NAME, argument, argument_keys, field_getter, field_question
 from tensoraudit.language.kleene import NO, truth
 from tensoraudit.language.names import NamePattern, literal_name
 from tensoraudit.language.operators import compile_names, compile_test
@@ -73,7 +73,7 @@ class PatternCompiler:
             return None
         kind, names = found
         self.bound, self.open_world = self._captured(tree, kind, names), False
-        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix"}))
+        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty", "refutable"}))
         pattern = Pattern(kind, names, conditions, self._finder(tree, kind), self.open_world)
         self.problems.guard(lambda: self._findable(tree, pattern))
         return pattern
@@ -208,7 +208,7 @@ class PatternCompiler:
         return wrong.each(rows.items.items(), entry)
 
     def _argument(self, field: str, rows: Table, name: Any, row: Tree) -> Condition:
-        if type(name) is not int and not re.fullmatch(r"\w+(\|\w+)*", str(name)):
+        if not ARGUMENT_NAME.fullmatch(str(name)):
             raise Wrong(rows.keys[name], f"'{name}' names no argument; write a name, an index or both as '0|name'")
         keys = argument_keys(str(name))
         test = compile_test(row, ARGUMENT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tensoraudit.facts import Measurement
@@ -15,6 +15,7 @@ from tensoraudit.language.rule import Row, Rows
 from tensoraudit.language.templates import show
 
 _SHOWN = 3
+_NOT_SHOWN = "the run did not show it, but what the rule speaks of happens outside of what is run here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def settle_confirm(match: Match, store: FactStore, probes: Mapping[str, str] | N
     rows = [row for row in store.measurements() if not match.target or row.target in ("", match.target)]
     confirmed, refuted = (_ask(part, match, rows, store) for part in (confirm.confirmed, confirm.refuted))
     state = _STATES[confirmed.truth is YES, refuted.truth is YES]
+    if state == "refuted" and not match.refutable:
+        return Settled("unverified", _NOT_SHOWN, _once(refuted.rows))
     if state == "unverified":
         reason = _unverified(confirmed, refuted, probes or {})
         return Settled(state, reason, _once((*confirmed.rows, *refuted.rows)))
@@ -107,19 +110,28 @@ def _subject(test: Row, match: Match, store: FactStore) -> NamePattern | str | N
 
 def _unverified(confirmed: _Answer, refuted: _Answer, probes: Mapping[str, str]) -> str:
     missing = dict.fromkeys((*confirmed.missing, *refuted.missing))
-    if missing:
-        return "; ".join(_missing(text, probes) for text in missing)
     rows = _once((*confirmed.rows, *refuted.rows))
-    shown = ", ".join(f"{row.metric} of {row.subject} is {show(row.value)}" for row in rows[:_SHOWN])
-    return f"neither confirmed nor refuted: {shown}{', ...' if len(rows) > _SHOWN else ''}"
+    shown = "; ".join(_measured(row) for row in rows[:_SHOWN]) + ("; ..." if len(rows) > _SHOWN else "")
+    if missing:
+        return "; ".join([*_missing(missing, probes), *([shown] if shown else [])])
+    return f"neither confirmed nor refuted: {shown}"
 
 
-def _missing(text: str, probes: Mapping[str, str]) -> str:
-    probe, found, metric = text.partition("\0")
-    if not found:
-        return text
-    why = probes.get(probe)
-    return f"no {metric} was measured: probe {probe} {why or 'gave none'}"
+def _measured(row: Measurement) -> str:
+    return f"{row.metric} of {row.subject} is {show(row.value)}" + (f" ({row.detail})" if row.detail else "")
+
+
+def _missing(missing: Iterable[str], probes: Mapping[str, str]) -> Iterator[str]:
+    """Yield why there is nothing to say, once for all metrics of a probe."""
+    metrics: dict[str, list[str]] = {}
+    for text in missing:
+        probe, found, metric = text.partition("\0")
+        if not found:
+            yield text
+        else:
+            metrics.setdefault(probe, []).append(metric)
+    for probe, names in metrics.items():
+        yield f"no {', '.join(names)} was measured: probe {probe} {probes.get(probe) or 'gave none'}"
 
 
 def _once(rows: Iterable[Measurement]) -> tuple[Measurement, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -72,6 +73,18 @@ class DocumentError(Exception):
     def __init__(self, text: str, line: int, column: int) -> None:
         super().__init__(text)
         self.text, self.line, self.column = text, line, column
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a file of rules. Raises OSError and UnicodeDecodeError; a pipe or device is not waited for.
+
+    Of what is larger than any rule file enough is returned for `read_documents` to say so.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError("it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(4 * MAX_BYTES + 1)
+    return data.decode("utf-8", "strict" if len(data) <= 4 * MAX_BYTES else "replace").replace("\r\n", "\n")
 
 
 def read_documents(text: str, path: str) -> tuple[list[Table], list[RuleProblem]]:

@@ -31,7 +31,7 @@ class Match:
 
     `state` is `certain`, `likely`, `suspected` or `advice`. `where` is the place to show; `kind` the anchor's kind.
     `target` is the framework that the scan goes to, which tells measurements of several targets apart; `fix` is the
-    verb or the words of the pattern that matched.
+    verb or the words of the pattern that matched, and `refutable` tells whether a probe may refute it.
     """
 
     rule: Rule
@@ -46,6 +46,7 @@ class Match:
     side: str
     target: str
     fix: str | Fix = ""
+    refutable: bool = True
 
 
 def match_rules(
@@ -99,12 +100,13 @@ class _Walk:
                     yield from found(entry, captures, facts)
 
     def _matches(self, entry: Entry, captures: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
-        when, conditions = self.live[entry.rule.id], entry.alternative.pattern.conditions
+        when, pattern = self.live[entry.rule.id], entry.alternative.pattern
+        conditions = pattern.conditions
         self.context.captures = captures
         for fact in facts:
             answer = ask(conditions, fact, self.context)
             if answer is not NO:
-                yield self._match(entry, captures, fact, min(when, certainty_of_name(fact), answer))
+                yield self._match(entry, captures, fact, min(when, certainty_of_name(fact, pattern.names), answer))
 
     def _renamed(self, entry: Entry, _: Mapping[str, str], facts: Iterable[Fact]) -> Iterator[Match]:
         """Facts that another field found are asked for their name too, which holds the captures."""
@@ -122,7 +124,7 @@ class _Walk:
         return Match(
             rule=rule,
             truth=answer,
-            state=state_of(answer, rule.certainty, pattern.open_world, receiver_unknown),
+            state=state_of(answer, entry.alternative.certainty or rule.certainty, pattern.open_world, receiver_unknown),
             kind=pattern.kind,
             anchor=fact,
             captures=captures,
@@ -132,6 +134,7 @@ class _Walk:
             side=str(getattr(fact, "side", "both")),
             target=self.target,
             fix=entry.alternative.fix,
+            refutable=entry.alternative.refutable,
         )
 
 

@@ -89,6 +89,7 @@ def among(words: frozenset[tuple[type, Any]]) -> Test:
 
 
 def says_which(name: Name, store: FactStore) -> bool:
-    """Tell whether a name says which object it is: an attribute of a module from outside the project, as it stands. A
-    variable, the result of a call or an item may be any object."""
-    return store.code.is_external(name.name) and not {"(", "["} & set(name.name)
+    """Tell whether a name says which object it is: an attribute of a module from outside the project, or a function or
+    class of the project. A variable, the result of a call or an item may be any object."""
+    plain = not {"(", "["} & set(name.name)
+    return plain and (store.code.is_external(name.name) or store.code.is_defined(name.name))

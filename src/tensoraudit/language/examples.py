@@ -157,7 +157,7 @@ class Dropped:
     column: int
 
 
-_KEPT = frozenset({"in", "within", "message", "fix", "of"})
+_KEPT = frozenset({"in", "within", "message", "fix", "certainty", "refutable", "argument", "of"})
 """Keys that are no condition, or that a relation cannot do without."""
 
 

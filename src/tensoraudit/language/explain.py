@@ -15,7 +15,7 @@ from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
 from tensoraudit.language.engine import state_of
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, all_of
 from tensoraudit.language.pattern import Condition, Context, Pattern, certainty_of_name
-from tensoraudit.language.rule import Rule
+from tensoraudit.language.rule import Alternative, Rule
 
 _WORDS: Final[Mapping[Truth, str]] = {NO: "no", UNKNOWN: "unknown", YES: "yes"}
 _SHOWN: Final = 5
@@ -59,18 +59,23 @@ class Explanation:
 class _Candidate:
     """A fact with the anchor's name. `held` conditions hold before the first that does not."""
 
-    pattern: Pattern
+    alternative: Alternative
     fact: Fact
     captures: Mapping[str, str]
     answer: Truth
     held: int
+
+    @property
+    def pattern(self) -> Pattern:
+        """What the fact was asked."""
+        return self.alternative.pattern
 
 
 def explain(rule: Rule, store: FactStore) -> Explanation:
     """Return the best partial match: the fact with the most conditions that hold before the first that does not."""
     context = Context(store)
     when = [_step(condition, None, context) for condition in rule.when]
-    candidates = [found for each in rule.alternatives for found in _candidates(each.pattern, context)]
+    candidates = [found for each in rule.alternatives for found in _candidates(each, context)]
     if not candidates:
         missing, nearest = _absent(rule, store)
         return Explanation(rule.id, "silent", Site(), "", tuple(when), missing, nearest)
@@ -81,7 +86,8 @@ def explain(rule: Rule, store: FactStore) -> Explanation:
     return Explanation(rule.id, _outcome(rule, best, steps), site_of(best.fact), named, tuple(steps))
 
 
-def _candidates(pattern: Pattern, context: Context) -> Iterator[_Candidate]:
+def _candidates(alternative: Alternative, context: Context) -> Iterator[_Candidate]:
+    pattern = alternative.pattern
     for key, facts in context.store.keyed(pattern.kind).items():
         captures = next((found for name in pattern.names if (found := name.match(key)) is not None), None)
         if captures is None:
@@ -90,7 +96,9 @@ def _candidates(pattern: Pattern, context: Context) -> Iterator[_Candidate]:
         for fact in facts:
             answers = list(_answers(pattern, fact, context))
             held = answers.count(YES) + answers.count(UNKNOWN)
-            yield _Candidate(pattern, fact, captures, min(all_of(answers), certainty_of_name(fact)), held)
+            yield _Candidate(
+                alternative, fact, captures, min(all_of(answers), certainty_of_name(fact, pattern.names)), held
+            )
 
 
 def _answers(pattern: Pattern, fact: Fact, context: Context) -> Iterator[Truth]:
@@ -108,7 +116,7 @@ def _step(condition: Condition, fact: Fact | None, context: Context) -> Step:
 
 def _name_step(found: _Candidate) -> list[Step]:
     """A name with several meanings, of which only one is the rule's, is a condition of its own that is not known."""
-    if certainty_of_name(found.fact) is YES:
+    if certainty_of_name(found.fact, found.pattern.names) is YES:
         return []
     return [Step("the name has several meanings here", _WORDS[UNKNOWN], 0, 0)]
 
@@ -119,7 +127,7 @@ def _outcome(rule: Rule, found: _Candidate, steps: list[Step]) -> str:
         return "silent"
     answer = UNKNOWN if _WORDS[UNKNOWN] in answers else YES
     receiver_unknown = key_of(found.pattern.kind, found.fact).startswith("?.")
-    return state_of(answer, rule.certainty, found.pattern.open_world, receiver_unknown)
+    return state_of(answer, found.alternative.certainty or rule.certainty, found.pattern.open_world, receiver_unknown)
 
 
 def _absent(rule: Rule, store: FactStore) -> tuple[str, tuple[str, ...]]:

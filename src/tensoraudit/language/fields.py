@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from tensoraudit.extract.signatures import by_name_only
 from tensoraudit.facts import ABSENT, ClassDef, Name, Unknown
 from tensoraudit.facts.graph_index import UNSURE
 from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
@@ -59,6 +61,10 @@ def path_getter(kind: str, path: str) -> Getter:
     return lambda fact, store: _step(get(fact, store), step)
 
 
+ARGUMENT_NAME: Final = re.compile(r"\w+(\|\w+)*")
+"""How a rule names an argument: `f`, `0`, `0|f`."""
+
+
 def argument_keys(text: str) -> tuple[int | str, ...]:
     """Split `0|f` into the keys under which an argument may stand, keywords first."""
     parts = text.split("|")
@@ -68,11 +74,14 @@ def argument_keys(text: str) -> tuple[int | str, ...]:
 
 
 def argument(fact: Any, keys: Iterable[int | str]) -> Any:
-    """Return an argument of a call: ABSENT when it is not passed, `UNSURE` when `*` or `**` may hold it."""
+    """Return an argument of a call: ABSENT when it is not passed, `UNSURE` when `*` or `**` may hold it. `*` holds no
+    parameter that is passed by name only."""
     for key in keys:
         if key in fact.args:
             return fact.args[key]
-    return UNSURE if fact.splat else ABSENT
+    if not fact.splat or (not fact.double_splat and by_name_only(fact.callee, tuple(keys))):
+        return ABSENT
+    return UNSURE
 
 
 def _step(value: Any, key: str) -> Any:

@@ -44,7 +44,7 @@ def fingerprints(identities: Iterable[str]) -> list[str]:
     found = []
     for text in identities:
         seen[text] += 1
-        found.append(hashlib.sha256(f"{text}\n{seen[text]}".encode()).hexdigest()[:16])
+        found.append(hashlib.sha256(f"{text}\n{seen[text]}".encode("utf-8", "surrogateescape")).hexdigest()[:16])
     return found
 
 

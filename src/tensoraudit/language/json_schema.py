@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from tensoraudit.facts.store import KEYS
+from tensoraudit.facts.store import CODE_KINDS, KEYS
 from tensoraudit.language import schema
 from tensoraudit.language.compile import OPTIONAL, REQUIRED
 from tensoraudit.language.example import EXAMPLE_KEYS
 from tensoraudit.language.metrics import METRICS, PROBES
-from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS
+from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS, SCOPE_KEYS
 from tensoraudit.language.schema import ANCHORS, COMMON, KEY_WORDS, VALUE_FIELDS, FieldType
 
 Schema = dict[str, Any]
@@ -37,6 +37,7 @@ def rule_schema() -> Schema:
         "match": {"anyOf": [_anchor(kind) for kind in ANCHORS]},
         "when": _when(),
         "measured": _measured(),
+        "handover": _handover(),
     }
     properties = {key: _RULE_KEYS[key] for key in (*REQUIRED, *OPTIONAL)}
     return {
@@ -149,6 +150,7 @@ _OPERATORS: Final[Mapping[str, Callable[[FieldType], Schema]]] = {
     "present": lambda _: _BOOLEAN,
     "literal": lambda _: _BOOLEAN,
     "name": lambda _: _ref("names"),
+    "known": lambda _: _BOOLEAN,
     "rank": lambda _: _field(schema.NUMBER),
     "dim": lambda _: _words(("static", "symbolic")),
     "any": _element,
@@ -183,13 +185,18 @@ def _names(kind: str) -> Schema:
 def _anchor(kind: str) -> Schema:
     return {
         "title": f"{kind}, by its {KEYS[kind]}",
-        **_mapping(kind, {kind: _names(kind), "message": _STRING, "fix": _fix()}, [kind]),
+        **_mapping(kind, {**_ALTERNATIVE, kind: _names(kind)}, [kind]),
     }
+
+
+def _place(kind: str) -> Schema:
+    argument = [{"type": "string", "pattern": r"^args\.\w+(\|\w+)*$"}] if kind in CODE_KINDS else []
+    return {"anyOf": [_words(schema.PLACES), *argument]}
 
 
 def _search(kind: str) -> Schema:
     own = {
-        kind: _names(kind), "in": _words(schema.PLACES), "before": _BOOLEAN, "after": _BOOLEAN,
+        kind: _names(kind), "in": _place(kind), "known": _BOOLEAN, "before": _BOOLEAN, "after": _BOOLEAN,
         "same": {"anyOf": [_ref("names"), {"type": "object", "additionalProperties": _STRING}]},
     }  # fmt: skip
     return _mapping(kind, own, [kind] if kind in schema.EVERYWHERE else [kind, "in"])
@@ -197,8 +204,13 @@ def _search(kind: str) -> Schema:
 
 def _inside() -> Schema:
     names = {"anyOf": [{"const": True}, _ref("names")]}
-    known = (*schema.BLOCKS, "function", "class", "decorator", "bases")
-    return {**_closed(dict.fromkeys(known, names)), "minProperties": 1}
+    known = dict.fromkeys((*schema.BLOCKS, *SCOPE_KEYS), names)
+    return {**_closed({**known, "passed-to": _ref("handover")}), "minProperties": 1}
+
+
+def _handover() -> Schema:
+    argument = {"type": ["integer", "string"], "pattern": _ARGUMENT}
+    return _mapping("call", {"call": _names("call"), "argument": argument, "known": _BOOLEAN}, ["call"])
 
 
 _END: Final[Mapping[str, Schema]] = {"index": {"type": "integer"}, "quantifier": _words(("any", "every"))}
@@ -255,6 +267,12 @@ def _measured() -> Schema:
 def _fix() -> Schema:
     safety = _words(("safe", "unsafe"))
     return {"anyOf": [_STRING, *(_closed({verb: {}, "safety": safety}, [verb, "safety"]) for verb in schema.FIX_VERBS)]}
+
+
+_ALTERNATIVE: Final[Mapping[str, Schema]] = {
+    "message": _STRING, "fix": _fix(), "certainty": _words(schema.CERTAINTIES), "refutable": {"type": "boolean"},
+}  # fmt: skip
+"""Keys of a pattern of `match` that are no condition."""
 
 
 def _example() -> Schema:

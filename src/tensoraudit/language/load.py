@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tensoraudit.errors import RuleError, RuleProblem
 from tensoraudit.language.compile import compile_rule
-from tensoraudit.language.document import read_documents
+from tensoraudit.language.document import read_documents, read_file
 from tensoraudit.language.index import RuleIndex
 from tensoraudit.language.pack_file import PACK_FILE, Pack, foreign_ids, read_packs
 from tensoraudit.language.rule import Rule
@@ -47,6 +48,10 @@ class RuleSet:
         return {name: rule.id for rule in (*self.rules, *self.off) for name in (rule.id, *rule.aliases)}
 
 
+_AT_THE_MARGIN = re.compile(r"^[^\s#]", re.MULTILINE)
+"""Another key, a list that is not indented, or another document."""
+
+
 @cache
 def rules_folder() -> Path:
     """Return the folder of the rules that come with tensoraudit: beside the code, or at the top of a checkout."""
@@ -55,16 +60,18 @@ def rules_folder() -> Path:
     return packaged if packaged.is_dir() else package.parent.parent / "rules"
 
 
-def load_rules(folders: Sequence[Path]) -> RuleSet:
+def load_rules(folders: Sequence[Path], *, examples: bool = True) -> RuleSet:
     """Load every `*.yaml` under the folders (or files), each under its pack.yaml where it has one.
 
+    Without `examples` those of the rules that come with tensoraudit are not read: half of the text, which an audit
+    never asks for and our own tests have seen. A user's pack is always read as a whole.
     Raises RuleError with all problems of all files.
     """
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     with _no_collection():
         for folder in folders:
-            found, faults = _load_folder(folder)
+            found, faults = _load_folder(folder, examples or folder != rules_folder())
             rules += found
             problems += faults
     problems += _twice(rules)
@@ -73,7 +80,7 @@ def load_rules(folders: Sequence[Path]) -> RuleSet:
     return RuleSet(tuple(sorted(rules, key=lambda rule: rule.id)))
 
 
-def _load_folder(folder: Path) -> tuple[list[Rule], list[RuleProblem]]:
+def _load_folder(folder: Path, examples: bool) -> tuple[list[Rule], list[RuleProblem]]:
     packs, problems = read_packs(folder)
     rules: list[Rule] = []
     for path in _files(folder):
@@ -82,9 +89,11 @@ def _load_folder(folder: Path) -> tuple[list[Rule], list[RuleProblem]]:
         # A pack that asks for another engine, or is wrong itself: what is in its rules would only hide that.
         if home is not None and pack is None:
             continue
-        found, faults = read_rules(path)
+        found, faults = read_rules(path, examples=examples)
         problems += faults if pack is None else [*faults, *foreign_ids(found, pack)]
         rules += (_placed(rule, path, folder, pack) for rule in found)
+    if not rules and not problems:  # asking nothing would read as a pass
+        problems.append(RuleProblem(_shown(folder), 1, 1, "there is no rule in it; rules are files *.yaml"))
     return rules, problems
 
 
@@ -125,26 +134,32 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def read_rules(path: Path) -> tuple[list[Rule], list[RuleProblem]]:
+def read_rules(path: Path, *, examples: bool = True) -> tuple[list[Rule], list[RuleProblem]]:
     """Read the rules of one file, and what is wrong with the others in it."""
     shown = _shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path)
     except (OSError, UnicodeDecodeError) as error:
         return [], [RuleProblem(shown, 1, 1, f"cannot be read: {error}")]
-    return parse_rules(text, shown)
+    return parse_rules(text, shown, examples=examples)
 
 
-def parse_rules(text: str, path: str = "rule.yaml") -> tuple[list[Rule], list[RuleProblem]]:
+def parse_rules(text: str, path: str = "rule.yaml", *, examples: bool = True) -> tuple[list[Rule], list[RuleProblem]]:
     """Compile the rules of a text; `path` names it in problems."""
-    documents, problems = read_documents(text, path)
+    documents, problems = read_documents(text if examples else _before_examples(text), path)
     rules = []
     for document in documents:
-        rule, faults = compile_rule(document, path)
+        rule, faults = compile_rule(document, path, examples=examples)
         problems += faults
         if rule is not None:
             rules.append(rule)
     return rules, problems
+
+
+def _before_examples(text: str) -> str:
+    """Return the text up to its examples, where these are what it ends with."""
+    head, key, tail = text.partition("\nexamples:\n")
+    return head if key and not _AT_THE_MARGIN.search(tail) else text
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Value tests: the small words that are asked of one field. Knows nothing of facts' kinds or of relations.
 
 Every test takes a value and the store and answers in three values. On an absent value the answer is no, on one that is
-not known it is unknown; only `present`, `literal`, `name` and `not` look at those two themselves.
+not known it is unknown; only `present`, `literal`, `name`, `known` and `not` look at those two themselves.
 """
 
 from __future__ import annotations
@@ -258,6 +258,21 @@ def _name(tree: Tree, kind: FieldType) -> Test:
     return test
 
 
+def _is_known(tree: Tree, kind: FieldType) -> Test:
+    del kind
+    wanted = wrong.boolean(tree, "'known'")
+
+    def test(value: Any, store: FactStore) -> Truth:
+        if value is ABSENT:
+            return NO
+        if value is UNSURE:  # whatever `**` may hold, it is not known here
+            return NO if wanted else UNKNOWN
+        is_known = says_which(value, store) if isinstance(value, Name) else not isinstance(value, Unknown)
+        return truth(is_known == wanted)
+
+    return test
+
+
 def _rank(tree: Tree, kind: FieldType) -> Test:
     del kind
     test = compile_test(tree, NUMBER)
@@ -376,6 +391,7 @@ OPERATORS: Mapping[str, Callable[[Tree, FieldType], Test]] = {
     "present": _present,
     "literal": _literal,
     "name": _name,
+    "known": _is_known,
     "rank": _rank,
     "dim": _dim,
     "any": _quantifier(any_of),

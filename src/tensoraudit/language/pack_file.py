@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from tensoraudit.errors import RuleProblem
 from tensoraudit.language import problems as wrong
-from tensoraudit.language.document import Table, Tree, read_documents
+from tensoraudit.language.document import Table, Tree, read_documents, read_file
 from tensoraudit.language.problems import Problems, Wrong, nearest
 from tensoraudit.language.rule import Rule
 
@@ -56,7 +56,7 @@ def read_pack(path: Path) -> tuple[Pack | None, list[RuleProblem]]:
     """Read one pack.yaml. Returns the pack only when nothing is wrong, else all problems."""
     shown = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path)
     except (OSError, UnicodeDecodeError) as error:
         return None, [RuleProblem(shown, 1, 1, f"cannot be read: {error}")]
     documents, faults = read_documents(text, shown)

@@ -24,13 +24,18 @@ GROUP: Final = "tensoraudit.packs"
 
 
 def chosen_rules(
-    names: Sequence[str], *, root: Path, severity: Mapping[str, str] | None = None, off: Sequence[str] = ()
+    names: Sequence[str],
+    *,
+    root: Path,
+    severity: Mapping[str, str] | None = None,
+    off: Sequence[str] = (),
+    examples: bool = True,
 ) -> RuleSet:
     """Load the packs that `names` name and change what the configuration changes.
 
     Raises ConfigError for a name or an id that is not known, RuleError for what is wrong in a pack.
     """
-    return configured(load_rules(rule_folders(names, root)), severity or {}, off)
+    return configured(load_rules(rule_folders(names, root), examples=examples), severity or {}, off)
 
 
 def rule_folders(names: Sequence[str], root: Path = Path()) -> list[Path]:

@@ -80,12 +80,16 @@ def name_answer(pattern: Pattern, fact: Fact, context: Context) -> Truth:
         key = key_of(pattern.kind, fact)
         if not any(name.match(key) is not None for name in bound_names(pattern, context)):
             return NO
-    return certainty_of_name(fact)
+    return certainty_of_name(fact, bound_names(pattern, context))
 
 
-def certainty_of_name(fact: Fact) -> Truth:
-    """Return unknown where a name has several bindings and only one of them is this one."""
-    return UNKNOWN if getattr(fact, "ambiguous", False) else YES
+def certainty_of_name(fact: Fact, names: tuple[NamePattern, ...]) -> Truth:
+    """Return unknown where a name has several bindings, unless `names` match all of them."""
+    if not getattr(fact, "ambiguous", False):
+        return YES
+    meanings: tuple[str, ...] = getattr(fact, "meanings", ())
+    all_meant = meanings and all(any(name.match(each) is not None for name in names) for each in meanings)
+    return YES if all_meant else UNKNOWN
 
 
 def bound_names(pattern: Pattern, context: Context) -> tuple[NamePattern, ...]:

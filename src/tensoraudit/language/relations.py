@@ -13,7 +13,16 @@ from tensoraudit.facts.store import CODE_KINDS
 from tensoraudit.language import edges, surroundings
 from tensoraudit.language import problems as wrong
 from tensoraudit.language.document import Items, Leaf, Table, Tree
-from tensoraudit.language.fields import Getter, field_getter, field_question, known_fields, path_getter
+from tensoraudit.language.fields import (
+    ARGUMENT_NAME,
+    Getter,
+    argument_keys,
+    field_getter,
+    field_question,
+    known_fields,
+    path_getter,
+)
+from tensoraudit.language.handover import Handover
 from tensoraudit.language.kleene import all_of, any_of, negate
 from tensoraudit.language.operators import compile_names, compile_test
 from tensoraudit.language.pattern import Condition, Pattern, Question, ask
@@ -27,7 +36,10 @@ if TYPE_CHECKING:
 Build = Callable[["PatternCompiler", Tree, str], Question]
 """Compiles one relation of a fact of the given kind."""
 
-_SEARCH_KEYS: Final = frozenset({"in", "before", "after", "same", "side"})
+SCOPE_KEYS: Final = ("function", "class", "decorator", "bases", "passed-to")
+"""What `inside` asks of the functions and classes around."""
+
+_SEARCH_KEYS: Final = frozenset({"in", "known", "before", "after", "same", "side"})
 _END_KEYS: Final = frozenset({"index", "quantifier"})
 
 
@@ -62,14 +74,14 @@ def _not(compiler: PatternCompiler, tree: Tree, kind: str) -> Question:
 
 
 def _inside(compiler: PatternCompiler, tree: Tree, kind: str) -> Question:
-    del compiler, kind
+    del kind
     rows = wrong.table(tree, "inside")
-    known = (*BLOCKS, "function", "class", "decorator", "bases")
+    known = (*BLOCKS, *SCOPE_KEYS)
     for key in rows.items:
         if key not in known:
             raise Wrong(rows.keys[key], f"nothing is inside a '{key}'{nearest(str(key), known)}")
     questions = [surroundings.in_block(key, _names_or_any(rows.items[key])) for key in BLOCKS if key in rows.items]
-    questions += [surroundings.in_scope(around) for around in _scopes(rows)]
+    questions += [surroundings.in_scope(around) for around in _scopes(compiler, rows)]
     if not questions:
         raise Wrong(tree, "'inside' needs a block, a function or a class")
     return lambda fact, context: all_of(question(fact, context) for question in questions)
@@ -79,18 +91,41 @@ def _names_or_any(tree: Tree) -> surroundings.Names:
     return None if isinstance(tree, Leaf) and tree.value is True else compile_names(tree, "a name")
 
 
-def _scopes(rows: Table) -> list[surroundings.Around]:
-    """Return the function and class to stand in; `decorator` and `bases` refine them and may stand alone."""
-    parts = {key: _names_or_any(tree) for key, tree in rows.items.items() if key not in BLOCKS}
+def _scopes(compiler: PatternCompiler, rows: Table) -> list[surroundings.Around]:
+    """Return the function and class to stand in; `decorator`, `bases` and `passed-to` refine them and may stand
+    alone."""
+    parts = {key: _names_or_any(tree) for key, tree in rows.items.items() if key not in (*BLOCKS, "passed-to")}
     decorators, bases = parts.get("decorator"), parts.get("bases")
-    on_function = "function" in parts or ("decorator" in parts and "class" not in parts)
+    passed = _handover(compiler, rows.items["passed-to"]) if "passed-to" in rows.items else None
+    on_function = "function" in parts or passed or ("decorator" in parts and "class" not in parts)
     found = []
     if on_function:
-        found.append(surroundings.Around("function", parts.get("function"), decorators))
+        found.append(surroundings.Around("function", parts.get("function"), decorators, passed=passed))
     if "class" in parts or "bases" in parts:
         around = surroundings.Around("class", parts.get("class"), None if on_function else decorators)
         found.append(replace(around, bases=bases))
     return found
+
+
+def _handover(compiler: PatternCompiler, tree: Tree) -> Handover:
+    rows = wrong.table(tree, "passed-to")
+    pattern, captured = _partner(compiler, rows, frozenset({"argument", "known"}))
+    if pattern.kind != "call":
+        raise Wrong(rows.keys[pattern.kind], f"a function is passed to a 'call', not to a '{pattern.kind}'")
+    _check_findable(rows, pattern, "passed-to")
+    tree = rows.items.get("argument", Leaf(0, rows.line, rows.column))
+    return Handover(pattern, _argument(tree), _known(rows), captured)
+
+
+def _known(rows: Table) -> bool:
+    return "known" in rows.items and wrong.boolean(rows.items["known"], "known")
+
+
+def _argument(tree: Tree) -> tuple[int | str, ...]:
+    words = str(tree.value) if isinstance(tree, Leaf) else ""
+    if not ARGUMENT_NAME.fullmatch(words):
+        raise Wrong(tree, f"{wrong.describe(tree)} names no argument; write a name, an index or both as '0|name'")
+    return argument_keys(words)
 
 
 # Other facts
@@ -109,22 +144,31 @@ def _absent(compiler: PatternCompiler, tree: Tree, kind: str) -> Question:
 
 def _search(compiler: PatternCompiler, tree: Tree, anchor: str | None, what: str) -> Search:
     rows = wrong.table(tree, what)
-    odd, compiler.odd = compiler.odd, False
-    before, compiler.captured = compiler.captured, False
-    pattern = compiler.nested(rows, None, _SEARCH_KEYS)
-    captured, compiler.odd = compiler.captured, odd
-    compiler.captured |= before
+    pattern, captured = _partner(compiler, rows, _SEARCH_KEYS)
     # Absence of code under an even number of negations, or presence under an odd one, rests on an open world.
-    compiler.open_world |= odd == (what == "exists") and pattern.kind in CODE_KINDS
+    compiler.open_world |= compiler.odd == (what == "exists") and pattern.kind in CODE_KINDS
     place, order = _place(rows, pattern, anchor, what), _order(rows)
-    if order and place == "project":
+    if order and place in ("project", "argument"):
         raise Wrong(rows, "'before' and 'after' have a meaning within one file only; write in: function or module")
     side = rows.items.get("side")
     default = "" if anchor is None else None
     words = COMMON["side"].words
     same = _same(rows.items.get("same"), pattern.kind, anchor)
     wanted = wrong.one_of(side, words, "side") if side else default
-    return Search(pattern, place, same, order, wanted, captured)
+    argument = _argument_of(rows.items["in"]) if place == "argument" else ()
+    if "known" in rows.items and not argument:
+        raise Wrong(rows.keys["known"], "'known' says how to take an argument that is not known; write in: args.0")
+    return Search(pattern, place, same, order, wanted, captured, argument, _known(rows))
+
+
+def _partner(compiler: PatternCompiler, rows: Table, own: frozenset[str]) -> tuple[Pattern, bool]:
+    """Compile the pattern of another fact, with its own count of negations; tell whether captures take part in it."""
+    odd, compiler.odd = compiler.odd, False
+    before, compiler.captured = compiler.captured, False
+    pattern = compiler.nested(rows, None, own)
+    captured, compiler.odd = compiler.captured, odd
+    compiler.captured |= before
+    return pattern, captured
 
 
 def _place(rows: Table, pattern: Pattern, anchor: str | None, what: str) -> str:
@@ -133,10 +177,25 @@ def _place(rows: Table, pattern: Pattern, anchor: str | None, what: str) -> str:
         if pattern.kind in EVERYWHERE or anchor is None:
             return "project"
         raise Wrong(rows, f"'{what}' needs 'in': {', '.join(PLACES)}")
+    if isinstance(tree, Leaf) and str(tree.value).startswith("args."):
+        if anchor != "call" or pattern.kind not in CODE_KINDS:
+            raise Wrong(tree, f"'in: {tree.value}' looks for code in what an argument of a call holds")
+        _check_findable(rows, pattern, f"in: {tree.value}")
+        return "argument"
     place = wrong.one_of(tree, PLACES, "place")
-    if place == "project" and pattern.kind not in SPARSE and any(name.loose for name in pattern.names):
-        raise Wrong(rows.items[pattern.kind], f"in: project needs a literal part in the name of the {pattern.kind}")
+    if place == "project":
+        _check_findable(rows, pattern, "in: project")
     return place
+
+
+def _argument_of(tree: Tree) -> tuple[int | str, ...]:
+    assert isinstance(tree, Leaf)
+    return _argument(replace(tree, value=str(tree.value).removeprefix("args.")))
+
+
+def _check_findable(rows: Table, pattern: Pattern, what: str) -> None:
+    if pattern.kind not in SPARSE and any(name.loose for name in pattern.names):
+        raise Wrong(rows.items[pattern.kind], f"{what} needs a literal part in the name of the {pattern.kind}")
 
 
 def _order(rows: Table) -> int:

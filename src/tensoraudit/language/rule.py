@@ -16,11 +16,14 @@ from tensoraudit.language.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the patterns of a rule, with the sentence that it says and what mends it: a verb, or words."""
+    """One of the patterns of a rule, with the sentence that it says and what mends it: a verb, or words. `certainty` is
+    its own, "" for the rule's. `refutable` is false where what it speaks of happens outside of what a probe runs."""
 
     pattern: Pattern
     message: Template
     fix: str | Fix = ""
+    certainty: str = ""
+    refutable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ SIDE: Final = FieldType("side", _EVERYWHERE, scalars=(str,), words=("source", "t
 STORE: Final = FieldType("kind of write", _EVERYWHERE, scalars=(str,), words=("set", "augment", "item"))
 ROLE: Final = FieldType("role", _EVERYWHERE, scalars=(str,), words=("input", "output", "initializer", "intermediate"))
 DATA: Final = FieldType("value", _DATA)
-ARGUMENT: Final = FieldType("argument", _DATA | {"literal", "name"})
+ARGUMENT: Final = FieldType("argument", _DATA | {"literal", "name", "known"})
 CONSTANT: Final = FieldType("constant", _DATA)
 DIMENSION: Final = FieldType("dimension", _EVERYWHERE | _ORDER | {"dim", "regex"}, scalars=(int, str))
 SHAPE: Final = FieldType("shape", _EVERYWHERE | _QUANTIFIERS | {"rank", "index"}, DIMENSION, short="refused")
@@ -78,7 +78,7 @@ COMMON: Final[Mapping[str, FieldType]] = {"side": SIDE, "path": TEXT}
 ANCHORS: Final[Mapping[str, Mapping[str, FieldType]]] = {
     "call": {
         "args": ARGUMENTS, "effective": ARGUMENTS, "written": WRITTEN, "assigned": TEXT, "splat": BOOLEAN,
-        "ambiguous": BOOLEAN,
+        "double_splat": BOOLEAN, "ambiguous": BOOLEAN,
     },
     "import": {"names": NAMES},
     "reference": {"store": STORE, "value": ARGUMENT, "ambiguous": BOOLEAN},

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from tensoraudit.facts import ABSENT, Checkpoint, Fact, Name, Node, Site, Tensor, Unknown, Value
+from tensoraudit.facts.call_graph import Reach
 from tensoraudit.facts.graph_index import model_file
 from tensoraudit.facts.store import ENVIRONMENT_KINDS, FactStore, on_side, side_of, site_of
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth
@@ -26,7 +27,8 @@ class Search:
 
     `same` pairs a field of the other fact with one of the anchor; `order` is -1 for before and 1 for after; `side` is
     the other fact's side, None for the anchor's own, "" for any. `captured` tells that captures of the anchor take part
-    anywhere inside, so that each anchor asks something else.
+    anywhere inside, so that each anchor asks something else. `argument` are the keys of the argument of the anchor that
+    the place `argument` looks into; with `known` one that is not known holds nothing.
     """
 
     pattern: Pattern
@@ -35,6 +37,8 @@ class Search:
     order: int = 0
     side: str | None = None
     captured: bool = False
+    argument: tuple[int | str, ...] = ()
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ def exists(search: Search, anchor: Fact | None, context: Context) -> Truth:
         best = UNKNOWN
     if best is NO and search.pattern.kind in ENVIRONMENT_KINDS:
         return NO if context.store.environment_read(_side(search, anchor)) else UNKNOWN
+    if best is NO and search.argument and not search.known and not _handed(search, anchor, context.store).known:
+        return UNKNOWN
     return best
 
 
@@ -77,6 +83,8 @@ def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hi
         groups = _grouped(search, place, side, context)
         if not search.captured:
             context.memo[key] = groups
+    if search.argument:
+        return _in_argument(search, groups, anchor, context.store)
     found = groups.get(place.own)
     if found is None:
         return ()
@@ -84,6 +92,19 @@ def _hits(search: Search, anchor: Fact | None, context: Context) -> Iterable[_Hi
         return _partners(search, found, anchor, context.store)
     hits: list[_Hit] = found
     return hits
+
+
+def _in_argument(search: Search, groups: Mapping[Hashable, Any], anchor: Any, store: FactStore) -> Iterator[_Hit]:
+    """Return the facts in the function or object that an argument of the anchor holds."""
+    handed = _handed(search, anchor, store)
+    for place, sure in (*handed.scopes.items(), *handed.parts.items(), *handed.makers.items()):
+        found = groups.get(place, ())
+        hits = _partners(search, found, anchor, store) if search.same and found else found
+        yield from hits if sure else (_Hit(hit.fact, UNKNOWN) for hit in hits)
+
+
+def _handed(search: Search, anchor: Any, store: FactStore) -> Reach:
+    return store.calls.handed(anchor, search.argument)
 
 
 def _grouped(search: Search, place: _Place, side: str | None, context: Context) -> dict[Hashable, Any]:
@@ -108,8 +129,9 @@ def _grouped(search: Search, place: _Place, side: str | None, context: Context) 
 
 def _asked(search: Search, candidates: Iterable[Fact], context: Context, enough: int | None) -> Iterator[_Hit]:
     sure = 0
+    names = bound_names(search.pattern, context)
     for fact in candidates:
-        answer = min(certainty_of_name(fact), ask(search.pattern.conditions, fact, context))
+        answer = min(certainty_of_name(fact, names), ask(search.pattern.conditions, fact, context))
         if answer is NO:
             continue
         yield _Hit(fact, answer)
@@ -122,14 +144,15 @@ def _candidates(pattern: Pattern, place: _Place, side: str | None, context: Cont
     index = place.index(pattern.kind)
     names = bound_names(pattern, context)
     seen: set[int] = set()
-    for key in _matching_keys(names, index):
+    for key in matching_keys(names, index):
         for fact in index[key]:
             if on_side(fact, side) and id(fact) not in seen:
                 seen.add(id(fact))
                 yield fact
 
 
-def _matching_keys(names: Sequence[NamePattern], index: Mapping[str, Any]) -> Iterator[str]:
+def matching_keys(names: Sequence[NamePattern], index: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys of an index of facts by name that one of `names` matches; a key may come twice."""
     for name in names:
         if name.exact:
             if name.text in index:
@@ -245,6 +268,18 @@ def _scope_of_kind(scope_kind: str) -> Callable[[Fact | None, FactStore], _Place
     return place
 
 
+def _argument(anchor: Fact | None, store: FactStore) -> _Place:
+    del anchor
+
+    def groups(fact: Fact) -> Iterator[Hashable]:
+        yield from (around.id for around in store.code.scopes_around(fact))
+        part = store.calls.part(fact)
+        if part is not None:
+            yield part
+
+    return _Place("argument", store.keyed, groups)
+
+
 def _graph(anchor: Fact | None, store: FactStore) -> _Place:
     return _Place("graph", store.keyed, lambda fact: (_graph_key(fact),), _graph_key(anchor))
 
@@ -275,6 +310,7 @@ _PLACES: Mapping[str, Callable[[Fact | None, FactStore], _Place]] = {
     "module": _module,
     "function": _scope_of_kind("function"),
     "class": _scope_of_kind("class"),
+    "argument": _argument,
     "graph": _graph,
     "model": _model,
     "checkpoint": _checkpoint,

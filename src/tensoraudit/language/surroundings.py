@@ -8,6 +8,7 @@ from typing import Any
 
 from tensoraudit.facts import Block, Fact, Scope
 from tensoraudit.facts.store import FactStore
+from tensoraudit.language.handover import Handover, handed_over
 from tensoraudit.language.kleene import NO, UNKNOWN, YES, Truth, any_of, truth
 from tensoraudit.language.names import NamePattern
 from tensoraudit.language.pattern import Context, Question
@@ -40,12 +41,13 @@ def _head(block: Block, names: Names, store: FactStore) -> Truth:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """A function or class to stand in, with what its decorators or bases must hold."""
+    """A function or class to stand in, with what its decorators or bases must hold, or the calls it is passed to."""
 
     kind: str
     names: Names
     decorators: Names = None
     bases: Names = None
+    passed: Handover | None = None
 
 
 def in_scope(around: Around) -> Question:
@@ -54,6 +56,15 @@ def in_scope(around: Around) -> Question:
     def test(fact: Fact, context: Context) -> Truth:
         scopes = (scope for scope in context.store.code.scopes_around(fact) if scope.kind == around.kind)
         return any_of(_fits(scope, around, context.store) for scope in scopes)
+
+    def passed(fact: Fact, context: Context) -> Truth:
+        assert around.passed is not None
+        handed = handed_over(around.passed, fact, context)
+        scopes = (scope for scope in context.store.code.scopes_around(fact) if scope.id in handed)
+        return any_of(min(handed[scope.id], _fits(scope, around, context.store)) for scope in scopes)
+
+    if around.passed is not None:
+        return passed
 
     return test
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from tensoraudit.facts.store import CODE_KINDS
-from tensoraudit.language.document import Table, plain
+from tensoraudit.language.document import Items, Table, plain
 from tensoraudit.language.example import FORMS, Example
 from tensoraudit.language.rule import Rule
 from tensoraudit.report.rule_words import confirm_words, fix_words
@@ -86,9 +86,9 @@ def _lines(rule: Rule, titles: Mapping[str, str]) -> Iterator[str]:
     yield f"## What happens\n\n{rule.why}\n"
     yield from _examples(rule)
     yield f"## What to change\n\n{rule.remedy}\n"
-    if rule.fix:
-        yield f"Fix: {fix_words(rule.fix)}\n"
-        yield from _fixed(rule)
+    for fix in dict.fromkeys(_fixes(rule)):
+        yield f"Fix: {fix}\n"
+    yield from _fixed(rule)
     yield from _confirm(rule)
     yield from _silence(rule)
     if rule.references:
@@ -98,6 +98,16 @@ def _lines(rule: Rule, titles: Mapping[str, str]) -> Iterator[str]:
         )
         yield ""
     yield from _related(rule, titles)
+
+
+def _fixes(rule: Rule) -> Iterator[str]:
+    """The fix of the rule, and those of its patterns that have their own."""
+    if rule.fix:
+        yield fix_words(rule.fix)
+    match = rule.document.items["match"]
+    for part in match.items if isinstance(match, Items) else (match,):
+        if isinstance(part, Table) and "fix" in part.items:
+            yield fix_words(plain(part.items["fix"]))
 
 
 def _head(rule: Rule) -> Iterator[str]:

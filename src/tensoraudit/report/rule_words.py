@@ -94,11 +94,19 @@ def fix_words(fix: str | Mapping[str, Any]) -> str:
     done = " and ".join(
         f"{_FIXES.get(verb, verb)} {_changed(value)}" for verb, value in fix.items() if verb != "safety"
     )
-    doubt = "" if fix.get("safety") == "safe" else " It may change what the code means: look at the difference."
-    return f"`tensoraudit fix` {done}.{doubt}"
+    if fix.get("safety") == "safe":
+        return f"`tensoraudit fix` {done}."
+    return f"`tensoraudit fix --unsafe` {done}. It may change what the code means: look at the difference."
 
 
 def _changed(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"`{name}={new!r}`" for name, new in value.items())
+        return ", ".join(f"`{name}={_new(new)}`" for name, new in value.items())
     return ", ".join(f"`{each}`" for each in (value if isinstance(value, list) else [value]))
+
+
+def _new(value: Any) -> str:
+    """Return the new value of an argument: a name, or a literal."""
+    if isinstance(value, Mapping):
+        return str(value["name"]) if "name" in value else repr(value.get("is"))
+    return repr(value)

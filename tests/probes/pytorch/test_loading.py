@@ -220,7 +220,9 @@ def test_pickled_class_of_a_script_is_found_in_the_code(session, file_spec, spec
     monkeypatch.delattr(__main__, "Mine")
     asked = file_spec("pickled_module", tmp_path / "m.pth", trust=True)
     assert "--code" in fails(session, asked).details["remedy"]
-    loaded = load(session, {**asked, "code": [str(source)]})
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text('{"cells": []}')
+    loaded = load(session, {**asked, "code": [str(notebook), str(source)]})
     assert type(loaded.module).__name__ == "Mine"
     monkeypatch.delattr(__main__, "Mine")
 

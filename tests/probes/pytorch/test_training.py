@@ -2,17 +2,13 @@
 
 import copy
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import checkpointed_models as models
 import numpy as np
 import pytest
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parent))
-import checkpointed_models as models
 
 from tensoraudit.audit.training import rows_of
 from tensoraudit.probes.pytorch import training_compare

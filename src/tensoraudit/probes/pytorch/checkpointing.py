@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -23,8 +22,7 @@ from torch.autograd import Function
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils import checkpoint as torch_checkpoint
 
-from tensoraudit.probes.pytorch.arguments import flatten
-from tensoraudit.probes.pytorch.tensors import dtype_name
+from tensoraudit.probes.pytorch.training_watch import Place, Regions, calling_place
 
 OPTIONS = frozenset(
     {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop", "metadata_fn"}
@@ -32,139 +30,49 @@ OPTIONS = frozenset(
 """Keywords that `checkpoint` keeps for itself; others go to the region's function."""
 
 
-class Regions:
-    """What a step did with its checkpoints.
-
-    `entered` counts regions in forward, `recomputed` their repetitions in backward. `own` holds hand-written Functions
-    that recompute. `calls` and `dtypes` tell for each module, by name, its runs in forward (`False`) and in backward
-    (`True`), and the dtypes of the floating outputs in each.
-    """
-
-    def __init__(self, module: torch.nn.Module, own: Collection[type] = ()) -> None:
-        self.own: set[type] = set(own)
-        self.calls: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
-        self.dtypes: dict[bool, dict[str, set[str]]] = {False: {}, True: {}}
-        self._regions = self._repeats = self._depth = 0
-        self._applied: Counter[type] = Counter()
-        self._nodes: set[int] = set()  # the graph, and so every node, lives until the end of the step
-        self._names = {id(each): name or "model" for name, each in module.named_modules()}
-
-    @property
-    def entered(self) -> int:
-        """Regions in forward, hand-written ones included."""
-        return self._regions + sum(self._applied[cls] for cls in self.own)
-
-    @property
-    def recomputed(self) -> int:
-        """Repetitions of regions in backward."""
-        return self._repeats + len(self._nodes)
-
-    def enter(self) -> None:
-        """Count a region, unless it lies inside one that is being recomputed, or nothing is to be differentiated."""
-        if torch.is_grad_enabled() and not in_backward():
-            self._regions += 1
-
-    @contextmanager
-    def refusals_counted(self) -> Iterator[None]:
-        """Count a region also where `checkpoint` objects to its arguments before it begins."""
-        before = self._regions
-        try:
-            yield
-        except Exception:
-            if self._regions == before:
-                self.enter()
-            raise
-
-    def apply(self, cls: type) -> None:
-        """Count the use of an autograd.Function in forward."""
-        if torch.is_grad_enabled() and not in_backward():
-            self._applied[cls] += 1
-
-    def counted(self, function: Callable[..., Any], *, skip: int) -> Callable[..., Any]:
-        """Return a region's function so that all its calls but the first `skip` count as recomputations."""
-        calls = 0
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls <= skip:
-                return function(*args, **kwargs)
-            self._repeats += 1
-            self._depth += 1
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._depth -= 1
-
-        return run
-
-    def before(self, module: torch.nn.Module, _: Any) -> None:
-        """Hook: a module begins to run."""
-        backward = in_backward()
-        if backward and not self._depth:
-            self._find_own()
-        if id(module) in self._names:
-            self.calls[backward][self._names[id(module)]] += 1
-
-    def after(self, module: torch.nn.Module, _: Any, output: Any) -> None:
-        """Hook: a module has run."""
-        if id(module) in self._names:
-            found = self.dtypes[in_backward()].setdefault(self._names[id(module)], set())
-            leaves = (leaf for _, leaf in flatten(output, "") if isinstance(leaf, torch.Tensor))
-            found.update(dtype_name(leaf.dtype) for leaf in leaves if leaf.is_floating_point())
-
-    def _find_own(self) -> None:
-        node = torch._C._current_autograd_node()
-        cls = getattr(type(node), "_forward_cls", None)
-        if cls is not None:
-            self.own.add(cls)
-            self._nodes.add(id(node))
-
-
-def in_backward() -> bool:
-    """Tell whether autograd is running a backward pass in this thread."""
-    return bool(torch._C._current_graph_task_id() != -1)
-
-
 @contextmanager
 def watched(module: torch.nn.Module) -> Iterator[Regions]:
     """Leave checkpointing as it is and count."""
-    regions = Regions(module)
-
-    def checkpoint(original: Any, *args: Any, **kwargs: Any) -> Any:
-        with regions.refusals_counted():
-            return original(*args, **kwargs)
-
-    def generator(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        regions.enter()
-        return original(regions.counted(function, skip=0), *args, **kwargs)
-
-    def apply(original: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if cls is torch_checkpoint.CheckpointFunction:
-            regions.enter()
-            return original(cls, regions.counted(args[0], skip=1), *args[1:], **kwargs)
-        regions.apply(cls)
-        return original(cls, *args, **kwargs)
-
-    with _patched(checkpoint, generator, apply), _hooked(regions):
+    with _redirected_regions(Regions(module), lambda place: True) as regions:
         yield regions
 
 
 @contextmanager
-def removed(module: torch.nn.Module, own: Collection[type] = ()) -> Iterator[Regions]:
-    """Run every region's function directly; also the forward of the hand-written Functions in `own`."""
-    regions = Regions(module, own)
+def removed(module: torch.nn.Module, own: Collection[type] = (), keep: Place | None = None) -> Iterator[Regions]:
+    """Run every region's function directly; also the forward of the hand-written Functions in `own`.
 
+    Regions that begin at the line `keep` stay as they are, and are counted.
+    """
+    with _redirected_regions(Regions(module, own), lambda place: place == keep) as regions:
+        yield regions
+
+
+@contextmanager
+def _redirected_regions(regions: Regions, stays: Callable[[Place], bool]) -> Iterator[Regions]:
     def checkpoint(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{name: value for name, value in kwargs.items() if name not in OPTIONS})
+        place = calling_place()
+        if not stays(place):
+            return function(*args, **{name: value for name, value in kwargs.items() if name not in OPTIONS})
+        with regions.refusals_counted(place):
+            return original(function, *args, **kwargs)
 
-    def generator(*_: Any, **__: Any) -> Any:
-        yield
+    def generator(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        place = calling_place()
+        if not stays(place):
+            return iter((None,))
+        regions.enter(place)
+        return original(regions.counted(function, place, skip=0), *args, **kwargs)
 
     def apply(original: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        place = calling_place()
         if cls is torch_checkpoint.CheckpointFunction:
-            return args[0](*args[2:])
-        return _plainly(cls, args, kwargs) if cls in own else original(cls, *args, **kwargs)
+            if not stays(place):
+                return args[0](*args[2:])
+            regions.enter(place)
+            return original(cls, regions.counted(args[0], place, skip=1), *args[1:], **kwargs)
+        if cls in regions.own and not stays(place):
+            return _plainly(cls, args, kwargs)
+        return regions.applied(cls, place, original(cls, *args, **kwargs))
 
     with _patched(checkpoint, generator, apply), _hooked(regions):
         yield regions

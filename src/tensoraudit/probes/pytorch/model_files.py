@@ -47,7 +47,7 @@ def load_pickled_module(spec: Spec) -> Loaded:
             remedy="Pass --trust if you know where the file comes from.",
         )
     for path in spec.get("code") or ():
-        if Path(path).is_file():
+        if Path(path).suffix == ".py" and Path(path).is_file():  # a notebook is read, and holds no module
             _lend_to_main(import_file(path))
 
     def make() -> torch.nn.Module:

@@ -12,7 +12,7 @@ step); `inputs` is what `sample_inputs()` may return: a tuple of arguments, or a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,16 @@ from tensoraudit.probes.pytorch.model import open_model, read_input
 from tensoraudit.probes.pytorch.tensors import to_leaf
 from tensoraudit.probes.pytorch.training_compare import Pair
 from tensoraudit.probes.pytorch.training_passes import measured
+from tensoraudit.probes.pytorch.training_regions import Measured
 from tensoraudit.probes.pytorch.training_step import Trainee
+from tensoraudit.probes.pytorch.training_watch import Place
 
 Progress = Callable[[str], None]
 
 
 def training(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
-    """Measure on one input set; `rows` are finished, `pairs` are for the comparator, with tensor references.
+    """Measure on one input set; `rows` are finished, `pairs` are for the comparator, with tensor references. `regions`
+    tells apart the lines that begin regions, `lines` what became of the lines in `params["lines"]`.
 
     A model that cannot take a training step is a row `training.status`. Raises JobFailed when the model cannot be
     loaded, JobUnsupported when the device is not there.
@@ -42,14 +45,21 @@ def training(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         model = open_model(session, params["model"])
         leaves = read_input(session, params["inputs"])
         trainee = Trainee(model.loaded, model.signature, leaves, device=device, seed=seed)
-        rows, pairs = measured(trainee, session.progress)
+        lines = [(path, line) for path, line in params.get("lines", ())]
+        found = measured(trainee, session.progress, lines)
         if trainee.touched():
             session.cache.clear()  # the loaded model itself was touched: the next job loads it again
-    return {"rows": rows, "pairs": [_sent(session, each) for each in pairs]}
+    return _plain(found, lambda pair: _sent(session, pair))
 
 
 def measure(
-    factory: Any, inputs: Any, *, device: str = "cpu", seed: int = 0, progress: Progress = lambda text: None
+    factory: Any,
+    inputs: Any,
+    *,
+    device: str = "cpu",
+    seed: int = 0,
+    lines: Collection[Place] = (),
+    progress: Progress = lambda text: None,
 ) -> dict[str, Any]:
     """Measure a module in this process; the same result as the job's, with arrays instead of references."""
 
@@ -63,8 +73,8 @@ def measure(
         signature = signature_of(loaded.module)
         leaves, containers = _named(inputs, [each.name for each in signature.arguments])
         signature = replace(signature, containers=containers)
-        rows, pairs = measured(Trainee(loaded, signature, leaves, device=device_of(device), seed=seed), progress)
-    return {"rows": rows, "pairs": [vars(each) for each in pairs]}
+        found = measured(Trainee(loaded, signature, leaves, device=device_of(device), seed=seed), progress, lines)
+    return _plain(found, vars)
 
 
 def _cannot_copy() -> torch.nn.Module:
@@ -77,6 +87,17 @@ def _named(inputs: Any, names: list[str]) -> tuple[dict[str, Any], dict[str, str
     by_name = dict(given) if isinstance(given, Mapping) else dict(zip(names, given))  # noqa: B905 - Python 3.9
     leaves = {flat: to_leaf(leaf) for name, value in by_name.items() for flat, leaf in flatten(value, name)}
     return leaves, dict(each for name, value in by_name.items() for each in containers_of(value, name))
+
+
+def _plain(found: Measured, pair: Callable[[Pair], dict[str, Any]]) -> dict[str, Any]:
+    """Return plain data: `regions` with rows and pairs of their own where they were measured alone."""
+    regions = [{**vars(each), "found": _plain(each.found, pair)} for each in found.regions]
+    return {
+        "rows": found.rows,
+        "pairs": [pair(each) for each in found.pairs],
+        **({"regions": regions} if regions else {}),
+        **({"lines": [vars(each) for each in found.lines]} if found.lines else {}),
+    }
 
 
 def _sent(session: Session, pair: Pair) -> dict[str, Any]:

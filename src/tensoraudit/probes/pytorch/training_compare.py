@@ -61,15 +61,15 @@ class Noise:
     trainee: Trainee
     own: set[type]
     autocast: bool = False
+    judged: int = JUDGED
     _steps: list[Step] = field(default_factory=list)
 
     def steps(self) -> list[Step]:
         """Return the repeated step, then the moved ones; none that failed."""
         if not self._steps:
             draws = (None, *range(DRAWS))
-            self._steps = [
-                self.trainee.step(remove=True, own=self.own, autocast=self.autocast, draw=draw) for draw in draws
-            ]
+            steps = (self.trainee.step(remove=True, own=self.own, autocast=self.autocast, draw=draw) for draw in draws)
+            self._steps.extend(steps)  # in place: copies of this share them
         return self._steps
 
 
@@ -83,10 +83,10 @@ def compare_tensors(
     same = [name for name in shared if _same(left[name], right[name])]
     far = {name: distance(left[name], right[name]) for name in shared if name not in same}
     worst = sorted(far, key=lambda name: far[name], reverse=True)
-    for name in worst[:JUDGED]:
+    for name in worst[: noise.judged]:
         yield _pair(metric, name, left[name], right[name], [pick(each).get(name) for each in noise.steps()])
-    if worst[JUDGED:]:
-        yield _rest(metric, {name: far[name] for name in worst[JUDGED:]}, pick, right, noise)
+    if worst[noise.judged :]:
+        yield _rest(metric, {name: far[name] for name in worst[noise.judged :]}, pick, right, noise)
     if len(shared) <= LISTED:
         yield from ((metric, name, "identical", "every bit is equal") for name in same)
     elif same:
@@ -191,6 +191,8 @@ def state_rows(with_: Step, without: Step) -> Iterator[Row]:
     names = sorted({*with_.state, *without.state})
     other = [name for name in names if not _same(with_.state.get(name), without.state.get(name))]
     yield "training.side_effects", "model", len(other), listed(other)
+    moved = [n for n, each in without.buffers.items() if n not in with_.buffers or not _same(with_.buffers[n], each)]
+    yield "training.buffers_differ", "model", len(moved), listed(moved)
 
 
 def _counted(with_: Step, without: Step) -> Iterator[Row]:
@@ -215,6 +217,19 @@ def agree(step: Step, other: Step) -> bool:
     pairs = [(step.outputs, other.outputs), (step.gradients, other.gradients)]
     return all(
         a.keys() == b.keys() and all(a[name] is b[name] or _same(a[name], b[name]) for name in b) for a, b in pairs
+    )
+
+
+def unchanged(step: Step, other: Step) -> bool:
+    """Tell whether two steps left everything as the other did, and ran their modules in the same dtypes."""
+    kept = [(step.buffers, other.buffers), (step.state, other.state)]
+    again = step.regions.dtypes[True].items()
+    return (
+        not step.error
+        and agree(step, other)
+        and all(a.keys() == b.keys() and all(_same(a[name], b[name]) for name in b) for a, b in kept)
+        and step.generators == other.generators
+        and all(dtypes <= step.regions.dtypes[False].get(name, dtypes) for name, dtypes in again)
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tensoraudit.probes.protocol import JobUnsupported
-from tensoraudit.probes.pytorch.checkpointing import Regions
 from tensoraudit.probes.pytorch.training_compare import (
     LISTED,
     Noise,
@@ -16,54 +16,72 @@ from tensoraudit.probes.pytorch.training_compare import (
     check_transparent,
     compare_tensors,
     gradient_rows,
+    listed,
     moved_text,
     state_rows,
     trains,
+    unchanged,
     warning_row,
 )
 from tensoraudit.probes.pytorch.training_cost import TURNS, cost_rows
+from tensoraudit.probes.pytorch.training_regions import (
+    Heard,
+    Measured,
+    RegionFound,
+    lines_heard,
+    regions_found,
+)
 from tensoraudit.probes.pytorch.training_scaler import scaler_row
 from tensoraudit.probes.pytorch.training_step import Step, Trainee
+from tensoraudit.probes.pytorch.training_watch import Place, Regions
+
+MAX_PLACES = 8
+"""Lines that begin regions, above which their shares are not told apart: each takes two steps more at most."""
+
+JUDGED_ALONE = 4
+"""Tensors of one kind that go to the comparator for the regions of one line; the farthest apart come first."""
 
 SLOW = 5.0
 """Seconds of a step above which the time is taken once only."""
+
+COUNTS = frozenset({"training.regions", "training.recomputations"})
 
 Found = Iterator["Row | Pair"]
 Progress = Callable[[str], None]
 
 
-def measured(trainee: Trainee, progress: Progress) -> tuple[list[Row], list[Pair]]:
-    """Return finished rows, and pairs that the comparator has to judge. What cannot be measured is a row as well."""
-    rows: list[Row] = []
-    pairs: list[Pair] = []
+def measured(trainee: Trainee, progress: Progress, lines: Collection[Place] = ()) -> Measured:
+    """Return finished rows, and pairs that the comparator has to judge. What cannot be measured is a row as well.
+
+    `lines` are places in the user's code: it is told which of them ran, and again in which regions.
+    """
+    measuring = _Measuring(trainee, progress, lines)
+    found = Measured()
     try:
-        for each in _Measuring(trainee, progress).all():
-            if isinstance(each, Pair):
-                pairs.append(each)
-            else:
-                rows.append(each)
+        for each in measuring.all():
+            found.add(each)
     except JobUnsupported as problem:
-        rows = [row for row in rows if row[0] in COUNTS]
-        return [*rows, ("training.status", "model", "unsupported", problem.message)], []
+        rows = [row for row in found.rows if row[0] in COUNTS]
+        return Measured([*rows, ("training.status", "model", "unsupported", problem.message)])
     finally:
         trainee.put_back()
-    return rows, pairs
-
-
-COUNTS = frozenset({"training.regions", "training.recomputations"})
+    found.regions, found.lines = measuring.regions, measuring.heard
+    return found
 
 
 class _Measuring:
     """The passes over one trainee."""
 
-    def __init__(self, trainee: Trainee, progress: Progress) -> None:
-        self.trainee, self.progress = trainee, progress
+    def __init__(self, trainee: Trainee, progress: Progress, lines: Collection[Place]) -> None:
+        self.trainee, self.progress, self.lines = trainee, progress, lines
         self.own: set[type] = set()
+        self.regions: list[RegionFound] = []
+        self.heard: list[Heard] = []
 
     def all(self) -> Found:
         """Yield all rows and pairs. Raises JobUnsupported where nothing can be said."""
         self.progress("training step with checkpointing")
-        first = self.trainee.step(remove=False)
+        first = self._first()
         yield from _counts(first)
         if not first.regions.entered:
             yield _status(first, "no region was entered, so there is nothing to compare")
@@ -75,12 +93,36 @@ class _Measuring:
             return
         check_transparent(with_, without)
         yield "training.status", "model", "ok", ""
+        yield from _plain(with_, without, noise)
+        self._alone("plain", with_, without, noise)
         if with_.error:
-            yield from _failed(with_, without)
             return
-        yield from _compared(with_, without, noise)
         yield from self._autocast()
         yield from self._costs(slow=without.seconds > SLOW)
+
+    def _first(self) -> Step:
+        compiled = self.trainee.compiled()
+        first = self.trainee.step(remove=False, lines=self.lines) if not compiled else None
+        if first is None or first.compiled:
+            raise JobUnsupported(
+                f"torch.compile runs {listed(compiled) or 'parts of the model'}, and checkpoints in compiled code are "
+                "not seen; name the model without torch.compile"
+            )
+        self.regions, self.heard = regions_found(first.regions), lines_heard(first.regions, self.lines)
+        return first
+
+    def _alone(self, which: str, with_: Step, without: Step, noise: Noise) -> None:
+        """Where anything differs, take the step again for the regions of each line, with all others transparent."""
+        if not 1 < len(self.regions) <= MAX_PLACES or unchanged(with_, without):
+            return
+        for number, region in enumerate(self.regions, 1):
+            self.progress(f"{which} step with the regions of line {number} of {len(self.regions)} alone")
+            step = self.trainee.step(remove=True, own=self.own, keep=region.place, autocast=noise.autocast)
+            region.passes.append(which)
+            if which == "plain":
+                region.recomputed = step.regions.recomputed  # another one may have cut it off from the graph
+            for each in PASSES[which](step, without, replace(noise, judged=JUDGED_ALONE)):
+                region.found.add(each)
 
     def _both(self, first: Step | None, *, autocast: bool = False) -> tuple[Step, Step, Noise]:
         """Both steps. Where the copies of the model do not repeat themselves, models built anew may."""
@@ -106,13 +148,9 @@ class _Measuring:
     def _autocast(self) -> Found:
         self.progress("the same under autocast to bfloat16")
         with_, without, noise = self._both(None, autocast=True)
-        if without.error:
-            return
-        if with_.error:
-            yield "training.autocast_error", "model", with_.error, ""
-            return
-        yield from compare_tensors("training.autocast_gradient_verdict", _gradients, with_, without, noise)
-        yield from _dtypes(with_.regions)
+        if not without.error:
+            yield from _under_autocast(with_, without, noise)
+            self._alone("autocast", with_, without, noise)
 
     def _costs(self, *, slow: bool) -> Found:
         self.progress("GradScaler through an overflow")
@@ -134,11 +172,26 @@ def _status(step: Step, detail: str = "") -> Row:
     return "training.status", "model", "ok", detail
 
 
-def _failed(with_: Step, without: Step) -> Iterator[Row]:
+def _plain(with_: Step, without: Step, noise: Noise) -> Found:
+    if not with_.error:
+        yield from _compared(with_, without, noise)
+        return
     yield "training.error", "model", with_.error, ""
     if not with_.linked:  # then no parameter at all has a gradient, and the error is how it shows
         yield from gradient_rows(with_, without)
     yield warning_row(with_, without)
+
+
+def _under_autocast(with_: Step, without: Step, noise: Noise) -> Found:
+    if with_.error:
+        yield "training.autocast_error", "model", with_.error, ""
+        return
+    yield from compare_tensors("training.autocast_gradient_verdict", _gradients, with_, without, noise)
+    yield from _dtypes(with_.regions)
+
+
+PASSES: Mapping[str, Callable[[Step, Step, Noise], Found]] = {"plain": _plain, "autocast": _under_autocast}
+"""What is asked of two steps of a kind."""
 
 
 def _gradients(step: Step) -> Mapping[str, Any]:

@@ -15,14 +15,16 @@ import torch
 
 from tensoraudit.probes.protocol import JobError, JobUnsupported
 from tensoraudit.probes.pytorch.arguments import Signature
-from tensoraudit.probes.pytorch.checkpointing import Regions, removed, watched
+from tensoraudit.probes.pytorch.checkpointing import removed, watched
 from tensoraudit.probes.pytorch.devices import seed_everything
 from tensoraudit.probes.pytorch.forward import forward_error
 from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.memory import snapshot
 from tensoraudit.probes.pytorch.outputs import name_outputs
 from tensoraudit.probes.pytorch.perturbation import perturb_leaves, perturb_module
+from tensoraudit.probes.pytorch.training_compiled import compiled_calls, compiled_modules
 from tensoraudit.probes.pytorch.training_state import Surroundings, watch_original
+from tensoraudit.probes.pytorch.training_watch import Place, Regions, lines_watched
 
 Tensors = dict[str, torch.Tensor]
 Inside = Callable[[torch.nn.Module], AbstractContextManager[Any]]
@@ -32,7 +34,8 @@ Inside = Callable[[torch.nn.Module], AbstractContextManager[Any]]
 class Step:
     """What a step left behind. `gradients` holds None where there is none; `linked` says whether the loss had a graph.
 
-    `before` holds the buffers at the start; `state` what modules remember besides buffers.
+    `before` holds the buffers at the start; `state` what modules remember besides buffers; `compiled` what ran
+    through torch.compile.
     """
 
     regions: Regions
@@ -43,6 +46,7 @@ class Step:
     state: dict[str, Any] = field(default_factory=dict)
     generators: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    compiled: list[str] = field(default_factory=list)
     error: str = ""
     linked: bool = True
     seconds: float = 0.0
@@ -69,6 +73,10 @@ class Trainee:
         self.touched = watch_original(loaded.module)
         if loaded.program is not None:
             raise JobUnsupported("an ExportedProgram has no Python code, and so no checkpointing of its own")
+
+    def compiled(self) -> list[str]:
+        """Return the names of modules that are compiled as a whole."""
+        return compiled_modules(self._loaded.module)
 
     def escaped(self) -> bool:
         """Tell whether a step on a copy reached the loaded model itself."""
@@ -104,12 +112,15 @@ class Trainee:
         *,
         remove: bool,
         own: Collection[type] = (),
+        keep: Place | None = None,
+        lines: Collection[Place] = (),
         autocast: bool = False,
         draw: int | None = None,
         inside: Inside | None = None,
     ) -> Step:
-        """Take one step with checkpointing as written, or with every region made transparent.
+        """Take one step with checkpointing as written, or with every region made transparent but those at `keep`.
 
+        `lines` are watched: which of them ran in forward, and again in a recomputation.
         `draw` numbers a run with inputs (or weights, where all inputs are integers) moved by one unit in the last
         place. `inside` makes a context for forward and backward from the module; only counts and time are then taken.
         What the model raises becomes the step's `error`.
@@ -119,13 +130,14 @@ class Trainee:
             leaves, names = perturb_leaves(leaves, 1000 * (self.seed + 1) + draw)
             if not names:
                 perturb_module(module, 1000 * (self.seed + 1) + draw)
-        around = removed(module, own) if remove else watched(module)
-        with warnings.catch_warnings(record=True) as heard, around as regions:
+        around = removed(module, own, keep) if remove else watched(module)
+        with warnings.catch_warnings(record=True) as heard, around as regions, compiled_calls() as compiled:
             warnings.simplefilter("always")
-            step = Step(regions)
+            step = Step(regions, compiled=compiled)
             if inside is None:
                 step.before = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-            self._run(step, module, leaves, autocast, inside)
+            with lines_watched(regions, lines):
+                self._run(step, module, leaves, autocast, inside)
         step.warnings = tuple(dict.fromkeys(str(each.message) for each in heard))
         return step
 
