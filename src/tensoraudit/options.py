@@ -13,10 +13,13 @@ from typing import Any
 
 from tensoraudit.errors import ConfigError
 
+FRAMEWORKS = ("pytorch", "tensorflow", "jax")
+"""What a model can be made of."""
+
 TARGETS = ("onnx",)
 DEVICES = ("cpu", "cuda", "all")
 FAIL_ON = ("critical", "high", "medium", "low", "never")
-ROUTES = ("torch_onnx_dynamo", "torch_onnx_torchscript")
+ROUTES = ("torch_onnx_dynamo", "torch_onnx_torchscript", "tf2onnx", "jax2onnx")
 MEMORY_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -29,6 +32,7 @@ class Options:
     input: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     model: str | None = None
+    framework: str | None = None
     via: str | None = None
     opset: int | None = None
     device: str = "cpu"
@@ -186,6 +190,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "code": _strings,
     "report": _strings,
     "via": lambda value: _one_of("via", value, ROUTES),
+    "framework": lambda value: _one_of("framework", value, FRAMEWORKS),
     "opset": _positive("opset", int),
     "device": lambda value: _one_of("device", value, DEVICES),
     "tolerance": _positive("tolerance", float),

@@ -36,6 +36,7 @@ SEEDS = [
 ]
 SEEDS += [path.read_bytes() for path in sorted(MODELS.rglob("*.onnx"))[::4] if path.stat().st_size < 8_000]
 SEEDS += [samples(np.savez), samples(np.savez_compressed)]
+SEEDS += [path.read_bytes() for path in sorted((FIXTURES.parent / "tensorflow").iterdir()) if path.is_file()]
 
 READERS: list[Callable[[str], Any]] = [
     lambda path: require_model(identify(path), None, False),

@@ -120,7 +120,8 @@ def test_a_file_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_folders(folder: Path) -> None:
     for name, inside, words in (
-        ("saved", "saved_model.pb", "a TensorFlow SavedModel"),
+        ("saved", "saved_model.pb", "is an empty file"),
+        ("text", "saved_model.pbtxt", "a TensorFlow SavedModel in text form"),
         ("hub", "model.safetensors", "Hugging Face"),
         ("models", "a/b.onnx", r"without Python source. Name a model file inside it, such as 'a/b.onnx'"),
         ("nothing", "readme", "without Python source. Name a model file"),

@@ -11,8 +11,15 @@ import pytest
 from tensoraudit.options import ROUTES as NAMES
 from tensoraudit.routes import ROUTES
 
+MAIN = {"pool", "process", "launch", "outcome", "limits", "run_folder", "procfs", "channel"}
+"""Files of `probes` that run in the main process only."""
 PACKAGE = Path(import_module("tensoraudit").__file__).parent
-FILES = sorted([*(PACKAGE / "routes").glob("*.py"), *(PACKAGE / "probes" / "pytorch").glob("*.py")])
+FILES = sorted(
+    path
+    for folder in ("routes", "probes", "probes/pytorch", "probes/jax")
+    for path in (PACKAGE / folder).glob("*.py")
+    if path.stem not in MAIN
+)
 
 
 def test_the_table_has_the_names_that_users_give():
@@ -35,7 +42,7 @@ def test_files_of_the_worker_load_in_python_3_9(file):
     imports |= {
         node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
     }
-    allowed = {"torch", "numpy", "onnx", "safetensors", "tensoraudit", "__main__"}
+    allowed = {"torch", "tf2onnx", "jax", "jax2onnx", "flax", "numpy", "onnx", "safetensors", "tensoraudit", "__main__"}
     assert imports <= allowed | set(sys.stdlib_module_names)
     newer = {"zip": "strict", "dataclass": "slots"}  # keywords that 3.9 does not have
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

@@ -90,3 +90,14 @@ def test_printed_stacks():
     assert stack_place(traced)["path"] == HERE
     assert stack_place(None) is None
     assert stack_place("nothing here") is None
+
+
+def test_the_innermost_line_that_autograph_names():
+    text = (
+        "in user code:\n\n"
+        '    File "/a/outer.py", line 3, in flat  *\n        found = model.call(x)\n'
+        '    File "/a/model.py", line 105, in __call__  *\n        return tf.constant(x.numpy())\n\n'
+        "    AttributeError: 'SymbolicTensor' object has no attribute 'numpy'\n"
+    )
+    assert text_place(text) == {"path": "/a/model.py", "line": 105, "text": "return tf.constant(x.numpy())"}
+    assert is_machinery("/tmp/x/__autograph_generated_file9mj2v22d.py")

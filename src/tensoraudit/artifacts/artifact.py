@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 Format = Literal[
-    "torchscript", "exported_program", "state_dict", "pickled_module", "onnx", "python_object", "python_source"
+    "torchscript",
+    "exported_program",
+    "state_dict",
+    "pickled_module",
+    "saved_model",
+    "keras",
+    "keras_h5",
+    "jax_export",
+    "onnx",
+    "python_object",
+    "python_source",
 ]
-Framework = Literal["pytorch", "onnx", "python"]
+Framework = Literal["pytorch", "tensorflow", "jax", "onnx", "python"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,15 @@ from typing import Any, Final
 
 from tensoraudit.artifacts.artifact import Artifact, Format, Framework
 from tensoraudit.artifacts.globals import is_harmless
+from tensoraudit.artifacts.jax_export import read_jax_export
+from tensoraudit.artifacts.keras_files import HDF5, is_keras, read_h5, read_keras
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.names import artifact_from_name, exists
 from tensoraudit.artifacts.onnx_external import external_files, require_external
 from tensoraudit.artifacts.onnx_file import count_nodes, external_tensors, read_header
 from tensoraudit.artifacts.pickles import PickledObject
 from tensoraudit.artifacts.protobuf import WireError
+from tensoraudit.artifacts.saved_model import PROTO, details_of, read_saved_model
 from tensoraudit.artifacts.signatures import describe_bytes, describe_folder, describe_zip
 from tensoraudit.artifacts.torch_export import is_exported_program, layout_of, wishes_of_exported_program
 from tensoraudit.artifacts.torch_files import (
@@ -32,12 +35,19 @@ from tensoraudit.artifacts.torch_files import (
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.errors import InputError
 
-_PROMISES: Final[dict[str, Format]] = {".onnx": "onnx", ".pt2": "exported_program", ".jit": "torchscript"}
+_PROMISES: Final[dict[str, Format]] = {
+    ".onnx": "onnx", ".pt2": "exported_program", ".jit": "torchscript", ".keras": "keras", ".h5": "keras_h5",
+    ".hdf5": "keras_h5", ".jaxexport": "jax_export",
+}  # fmt: skip
 """Suffixes that promise one format; `.pt`, `.pth` and `.bin` promise nothing."""
+_FRAMEWORKS: Final[dict[Format, Framework]] = {
+    "onnx": "onnx", "keras": "tensorflow", "keras_h5": "tensorflow", "jax_export": "jax",
+}  # fmt: skip
+"""Of formats that are not PyTorch's."""
 _ZIP_MAGIC: Final = frozenset({b"PK\x03\x04", b"PK\x05\x06"})
 """How an archive begins; the second is one without entries."""
 _SOURCE_SUFFIXES: Final = frozenset({".py", ".ipynb"})
-_MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin"})
+_MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin", ".keras", ".h5", ".jaxexport"})
 _COPY: Final = "Copy or download the file again, or export the model again."
 _MAX_SOURCE: Final = 32 << 20
 _MAX_FOLDER: Final = 100_000
@@ -60,7 +70,7 @@ def identify(spec: str) -> Artifact:
     view = map_file(path)
     if bytes(view[:4]) in _ZIP_MAGIC:
         return _zip(spec, path, view)
-    for read in (_legacy, _source, _onnx):
+    for read in (_legacy, _h5, _source, _jax_export, _onnx):
         artifact = read(spec, path, view)
         if artifact is not None:
             return artifact
@@ -68,6 +78,8 @@ def identify(spec: str) -> Artifact:
 
 
 def _folder(spec: str, path: Path) -> Artifact:
+    if (path / PROTO).is_file():
+        return _saved_model(spec, path)
     what = describe_folder(path)
     if what is not None:
         raise _foreign(path, *what)
@@ -79,6 +91,30 @@ def _folder(spec: str, path: Path) -> Artifact:
             models.append(str(each.relative_to(path)))
     remedy = f"Name a model file inside it, such as {min(models)!r}." if models else "Name a model file, or its source."
     raise InputError("is a folder without Python source", where=str(path), remedy=remedy)
+
+
+def _saved_model(spec: str, path: Path) -> Artifact:
+    model = read_saved_model(path)
+    details = details_of(model)
+    size = (path / PROTO).stat().st_size
+    unsafe = tuple(sorted(model.unsafe))
+    return Artifact(spec, "saved_model", "tensorflow", path, size=size, imports=unsafe, details=details)
+
+
+def _h5(spec: str, path: Path, view: memoryview) -> Artifact | None:
+    if bytes(view[:8]) != HDF5:
+        return None
+    return _artifact(spec, path, "keras_h5", read_h5(view, str(path)))
+
+
+def _jax_export(spec: str, path: Path, view: memoryview) -> Artifact | None:
+    found = read_jax_export(view)
+    return _artifact(spec, path, "jax_export", found) if found is not None else None
+
+
+def _keras(spec: str, path: Path, archive: SafeZip) -> Artifact:
+    details, imports = read_keras(archive)
+    return _artifact(spec, path, "keras", details, imports)
 
 
 def _zip(spec: str, path: Path, view: memoryview) -> Artifact:
@@ -109,6 +145,7 @@ _ZIP_READERS: Final[tuple[tuple[Callable[[SafeZip], bool], Callable[[str, Path, 
     (is_torchscript, _torchscript),
     (is_exported_program, _exported_program),
     (is_torch_pickle, _torch_pickle),
+    (is_keras, _keras),
 )
 
 
@@ -195,7 +232,7 @@ def _artifact(
 ) -> Artifact:
     if _PROMISES.get(path.suffix, format_) != format_:
         details = {**details, "misnamed": f"is named {path.suffix}, but its content is {format_}"}
-    framework: Framework = "onnx" if format_ == "onnx" else "pytorch"
+    framework = _FRAMEWORKS.get(format_, "pytorch")
     return Artifact(spec, format_, framework, path, size=path.stat().st_size, imports=imports, details=details)
 
 

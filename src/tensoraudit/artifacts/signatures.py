@@ -16,7 +16,6 @@ _NOT_YET: Final = "This version audits PyTorch models for ONNX; name the PyTorch
 
 _MAGIC: Final[tuple[tuple[int, bytes, str, str], ...]] = (
     (0, b"version https://git-lfs", "a Git LFS pointer, not the file it stands for", "Run `git lfs pull`."),
-    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras .h5)", _NOT_YET),
     (4, b"TFL3", "a TensorFlow Lite model", _NOT_YET),
     (4, b"ORTM", "an ORT-format model (.ort)", "Name the .onnx file that it was made from."),
     (4, b"ET12", "an ExecuTorch program (.pte)", "Name the ExportedProgram (.pt2) that it was made from."),
@@ -51,7 +50,7 @@ _MAGIC: Final[tuple[tuple[int, bytes, str, str], ...]] = (
 """(offset, bytes, what it is, what to do), the first match counts."""
 
 _ZIP_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("model.weights.h5", "a Keras model (.keras)", _NOT_YET),
+    ("model.weights.h5", "a Keras archive without its configuration", "Save it with model.save('model.keras')."),
     (".npy", "an archive of NumPy arrays (.npz)", "Pass it with --inputs, and name a model."),
     ("data/aotinductor/", "a model compiled by AOTInductor", "Name the ExportedProgram that it was made from."),
     (".data/extern_modules", "a torch.package archive", _FACTORY),
@@ -64,8 +63,8 @@ _ZIP_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
 
 _WHITESPACE: Final = b"\t\n\r\f\x1b"
 _FOLDER_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("saved_model.pb", "a TensorFlow SavedModel", _NOT_YET),
-    ("saved_model.pbtxt", "a TensorFlow SavedModel", _NOT_YET),
+    ("saved_model.pbtxt", "a TensorFlow SavedModel in text form", "Save it as saved_model.pb: tf.saved_model.save."),
+    ("saved_model.cpb", "a TensorFlow SavedModel in chunks", "Name a function that builds it: file.py:name."),
     ("Manifest.json", "a Core ML package", "Name the PyTorch model that it was made from."),
     ("model.safetensors.index.json", "a folder of sharded weights", _FACTORY),
     ("pytorch_model.bin.index.json", "a folder of sharded weights", _FACTORY),

@@ -27,17 +27,21 @@ def require_model(artifact: Artifact, model_option: str | None, trust: bool) -> 
         return
     what, remedy = _UNTRUSTED[artifact.format]
     raise InputError(
-        f"is {what}: loading it can run any code, and it asks for {_listed(artifact.imports)}",
+        f"is {what}, and it asks for {_listed(artifact.imports)}",
         where=str(artifact.path),
         remedy=f"If you trust where it comes from, add --trust; else {remedy}.",
     )
 
 
 _STATE: Final = "save model.state_dict() alone and name its factory with --model file.py:name"
+_SOURCE: Final = "build the model from its own source, file.py:name"
+_RUNS: Final = ": loading it can run any code"
 _UNTRUSTED: Final = {
-    "pickled_module": ("a pickled module", _STATE),
-    "state_dict": ("a checkpoint that holds more than tensors", _STATE),
-    "exported_program": ("an ExportedProgram that holds more than tensors", "export the model again"),
+    "pickled_module": (f"a pickled module{_RUNS}", _STATE),
+    "state_dict": (f"a checkpoint that holds more than tensors{_RUNS}", _STATE),
+    "exported_program": (f"an ExportedProgram that holds more than tensors{_RUNS}", "export the model again"),
+    "keras": (f"a Keras model with more than Keras's own layers{_RUNS}", _SOURCE),
+    "saved_model": ("a SavedModel whose operators use files: running it can read and write them", _SOURCE),
 }
 
 

@@ -36,7 +36,7 @@ _BROKEN = (
     OverflowError, struct.error, zlib.error, IndexError,
 )  # fmt: skip
 _AGAIN = "Copy or download the file again."
-_SAVE = "Save the model again with torch.save, torch.jit.save or torch.export.save."
+_SAVE = "Save the model again with its framework's own function (torch.save, torch.export.save, model.save)."
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tensoraudit.audit.frameworks import rule_source, rule_target
 from tensoraudit.audit.state import Audit
 from tensoraudit.extract.derived import complete_store
 from tensoraudit.facts import Scope, Site
@@ -23,10 +24,6 @@ from tensoraudit.findings.settle import findings_from_matches
 from tensoraudit.findings.suppress import read_config, suppress
 from tensoraudit.language.engine import match_rules
 from tensoraudit.version import __version__
-
-SOURCE_FRAMEWORK: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnx", "python": ""}
-TARGET_FRAMEWORK: Mapping[str, str] = {"onnx": "onnxruntime", "pytorch": "pytorch", "python": ""}
-"""The runtime that rules name for a target of the command line."""
 
 SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "function", "package", "variable"})
 """Kinds of facts that source code and the environment give."""
@@ -46,13 +43,13 @@ def match_and_settle(audit: Audit) -> Audit:
     assert audit.artifact is not None and audit.rules is not None
     audit.progress("matching rules")
     # Rules speak of runtimes, users of targets; the store speaks the rules' language.
-    measured = (replace(row, target=TARGET_FRAMEWORK.get(row.target, row.target)) for row in audit.measurements)
+    measured = (replace(row, target=rule_target(row.target)) for row in audit.measurements)
     store = complete_store((*audit.facts, *measured))
-    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    source = rule_source(audit.artifact.framework)
     ran = None if audit.pool is None else _why_not(audit.probes)
     found: list[Finding] = []
     for target in audit.options.target:
-        matches = match_rules(audit.rules, store, source=source, target=TARGET_FRAMEWORK[target])
+        matches = match_rules(audit.rules, store, source=source, target=rule_target(target))
         found += findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
     merged = merge(found, {rule.id: rule.supersedes for rule in audit.rules})
     named = (_name_target(finding) for finding in add_causes(merged, audit.equivalence, store))
@@ -146,12 +143,12 @@ def _asked(audit: Audit) -> set[str]:
     """The rules that this audit could have reported: only for them can a suppression be called unneeded."""
     assert audit.rules is not None and audit.artifact is not None
     kinds = None if audit.pool is not None else SOURCE_KINDS
-    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    source = rule_source(audit.artifact.framework)
     return {
         rule.id
         for rule in audit.rules
         if not rule.deprecated
-        and any(rule.concerns(source, TARGET_FRAMEWORK[target]) for target in audit.options.target)
+        and any(rule.concerns(source, rule_target(target)) for target in audit.options.target)
         and (kinds is None or all(each.pattern.kind in kinds for each in rule.alternatives))
     }
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tensoraudit.audit.frameworks import Framework, framework_of
 from tensoraudit.audit.prepare import export_sample, side_of
 from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Candidate
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Conversion
-from tensoraudit.options import ROUTES
 from tensoraudit.probes.outcome import Outcome
 
 MEASURED = (
@@ -31,18 +31,33 @@ def convert(audit: Audit) -> Audit:
     """Try every route (or the one that `--via` names alone as the shipping one, the rest as evidence)."""
     if audit.candidate_artifact is not None or audit.artifact is None:
         return _given_candidate(audit)
-    if audit.artifact.framework != "pytorch" or audit.reference is None:
+    if audit.artifact.framework == "onnx" or audit.reference is None:
         return _same_file(audit)
-    outcomes = {route: _export(audit, route, audit.dynamic) for route in ROUTES}
+    framework = framework_of(audit.reference.role)
+    if not framework.routes:
+        return _no_route(audit, framework)
+    outcomes = {route: _export(audit, route, audit.dynamic) for route in framework.routes}
     audit, outcomes = _with_fixed_batch(audit, outcomes)
-    shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), ROUTES[0])
-    status = _status(outcomes, shipping)
+    shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), framework.routes[0])
+    status = _status(audit, outcomes, shipping)
     # What a route refuses is measured, and a finding says so; only where nobody could tell the probe is missing.
     told = status.value in {"impossible", "refused"}
     for route, outcome in outcomes.items():
         audit = _record(audit, route, outcome, ships=route == shipping, required=route == shipping and not told)
-    ships = Measurement("conversion.route", "model", shipping, probe="pytorch.export", side="target", target="onnx")
-    return audit.add(measurements=(status, ships))
+    return audit.add(measurements=(status, _measured(audit, "conversion.route", "model", shipping)))
+
+
+def _no_route(audit: Audit, framework: Framework) -> Audit:
+    reason = framework.lacks("convert")
+    row = probe_row("convert", framework.role, "cpu", "unsupported", reason, required=True, target="onnx")
+    return audit.add(probes=(row,))
+
+
+def _measured(audit: Audit, metric: str, subject: str, value: Any, detail: str = "") -> Measurement:
+    """A measurement of the worker that exports."""
+    assert audit.reference is not None
+    probe = framework_of(audit.reference.role).job("export")
+    return Measurement(metric, subject, value, probe=probe, side="target", target="onnx", detail=detail)
 
 
 def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit, dict[str, Outcome]]:
@@ -52,11 +67,8 @@ def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit
         return audit, outcomes
     samples = tuple(sample for sample in audit.samples if sample.kind != "size")
     audit = replace(audit, dynamic={}, implicit_batch=False, samples=samples)
-    measured = Measurement(
-        "export.batch_fixed", "model", refused[0].reason, probe="pytorch.export", side="target", target="onnx"
-    )
-    audit = audit.add(measurements=(measured,))
-    return audit, {route: _export(audit, route, {}) for route in ROUTES}
+    audit = audit.add(measurements=(_measured(audit, "export.batch_fixed", "model", refused[0].reason),))
+    return audit, {route: _export(audit, route, {}) for route in outcomes}
 
 
 def _export(audit: Audit, route: str, dynamic: Mapping[str, Any]) -> Outcome:
@@ -71,10 +83,12 @@ def _export(audit: Audit, route: str, dynamic: Mapping[str, Any]) -> Outcome:
         "opset": audit.options.opset,
         "path": str(path),
     }
-    return audit.pool.run("pytorch", "pytorch.export", params)
+    role = audit.reference.role
+    return audit.pool.run(role, framework_of(role).job("export"), params)
 
 
 def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool, required: bool) -> Audit:
+    assert audit.reference is not None
     result, details = outcome.result or {}, (outcome.error or {}).get("details", {})
     conversion = Conversion(
         target="onnx",
@@ -94,14 +108,14 @@ def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool, required
         probes=(
             probe_row(
                 f"convert.{route}",
-                "pytorch",
+                audit.reference.role,
                 "cpu",
                 outcome,
                 required=required,
                 target="onnx",
             ),
         ),
-        measurements=tuple(_measurements(route, outcome, result if ships else {})),
+        measurements=tuple(_measurements(audit, route, outcome, result if ships else {})),
     )
     if not result:
         return audit
@@ -120,14 +134,11 @@ def _facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _measurements(route: str, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Measurement]:
-    def row(metric: str, value: Any) -> Measurement:
-        return Measurement(metric, route, value, probe="pytorch.export", side="target", target="onnx")
-
-    yield row("export.status", outcome.status)
+def _measurements(audit: Audit, route: str, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Measurement]:
+    yield _measured(audit, "export.status", route, outcome.status)
     for key in MEASURED:
         if result.get(key) is not None:
-            yield row(f"export.{key}", _listed(result[key]))
+            yield _measured(audit, f"export.{key}", route, _listed(result[key]))
 
 
 def _listed(value: Any) -> Any:
@@ -161,12 +172,10 @@ def conversion_status(statuses: Mapping[str, str], shipping: str) -> str:
     return "impossible" if seen <= REFUSED | {"crashed"} and seen & REFUSED else "unknown"
 
 
-def _status(outcomes: Mapping[str, Outcome], shipping: str) -> Measurement:
+def _status(audit: Audit, outcomes: Mapping[str, Outcome], shipping: str) -> Measurement:
     value = conversion_status({route: outcome.status for route, outcome in outcomes.items()}, shipping)
     detail = "; ".join(f"{route}: {o.reason or o.status}" for route, o in outcomes.items() if o.status != "ok")
-    return Measurement(
-        "conversion.status", "model", value, probe="pytorch.export", side="target", target="onnx", detail=detail
-    )
+    return _measured(audit, "conversion.status", "model", value, detail)
 
 
 def _given_candidate(audit: Audit) -> Audit:
@@ -175,7 +184,7 @@ def _given_candidate(audit: Audit) -> Audit:
     if artifact is None:
         return audit
     side = side_of(artifact, audit.options)
-    role = "pytorch:target" if side.role == "pytorch" else side.role
+    role = side.role if side.role == "onnxruntime" else f"{side.role}:target"
     candidate = Candidate("candidate", role, side.params, artifact.framework, True, artifact.path)
     return audit.add(candidates=(candidate,))
 

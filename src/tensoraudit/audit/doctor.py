@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from typing import Any
 
+from tensoraudit.audit.frameworks import FRAMEWORKS
 from tensoraudit.options import Options
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
 
-FRAMEWORKS: Mapping[str, str] = {"pytorch": "tensoraudit[torch]", "onnxruntime": "tensoraudit[onnx]"}
+EXTRAS: Mapping[str, str] = {each.role: each.extra for each in FRAMEWORKS.values() if each.abilities}
 """Worker roles, and the extra that installs each."""
+
+OPTIONAL = frozenset(("tensorflow", "jax"))
+"""Frameworks that few environments hold beside PyTorch; one that is not installed is no fault unless it was named."""
 
 NEEDS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "probe: PyTorch forward": (("pytorch", ""),),
@@ -21,36 +25,46 @@ NEEDS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "probe: NumPy reference evaluator": (("onnxruntime", "onnx"),),
     "route: torch_onnx_dynamo": (("pytorch", "onnx"), ("pytorch", "onnxscript")),
     "route: torch_onnx_torchscript": (("pytorch", "onnx"),),
+    "probe: TensorFlow forward": (("tensorflow", ""),),
+    "route: tf2onnx": (("tensorflow", "tf2onnx"), ("tensorflow", "onnx")),
+    "probe: JAX forward": (("jax", ""),),
+    "route: jax2onnx": (("jax", "jax2onnx"), ("jax", "onnx")),
 }
 """What each probe and route needs: a worker, and packages inside its interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the diagnosis. `status` is ok, missing, crashed, timeout, failed or conflict."""
+    """One line of the diagnosis. `status` is ok, missing, crashed, timeout, failed or conflict.
+
+    An `optional` line may be missing on a sound machine; where anything else cannot run, an audit could not tell.
+    """
 
     name: str
     status: str
     detail: str
+    optional: bool = False
 
 
 def examine(options: Options) -> list[Check]:
     """Start every worker once and report versions, devices, probes, routes and conflicts."""
     with Pool(limits=Limits(timeout=options.timeout, memory=options.memory), interpreters=dict(options.python)) as pool:
-        for role in FRAMEWORKS:
+        for role in EXTRAS:
             pool.start(role)
-        hellos = {role: pool.hello(role) for role in FRAMEWORKS}
-    return [*_frameworks(hellos), *_devices(hellos), *_abilities(hellos), *_conflicts(hellos)]
+        hellos = {role: pool.hello(role) for role in EXTRAS}
+    absent = {role for role in OPTIONAL & set(hellos) - set(options.python) if hellos[role].status == "missing"}
+    return [*_frameworks(hellos, absent), *_devices(hellos), *_abilities(hellos, absent), *_conflicts(hellos)]
 
 
-def _frameworks(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+def _frameworks(hellos: Mapping[str, Outcome], absent: Collection[str]) -> Iterator[Check]:
     for role, outcome in hellos.items():
         hello = outcome.result
         if hello is None:
-            yield Check(role, outcome.status, f"{outcome.reason}; install {FRAMEWORKS[role]}")
+            yield Check(role, outcome.status, f"{outcome.reason}; install {EXTRAS[role]}", role in absent)
         else:
             network = "no network" if hello.get("network") == "isolated" else "network not blocked"
-            yield Check(role, "ok", f"{hello['version']}, Python {hello['python']}, {network}")
+            wide = f", 64-bit types {'on' if hello['x64'] else 'off'}" if "x64" in hello else ""
+            yield Check(role, "ok", f"{hello['version']}, Python {hello['python']}, {network}{wide}")
 
 
 def _devices(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
@@ -61,13 +75,14 @@ def _devices(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
         for kind in ("cpu", "cuda"):
             name = kinds.get(kind)
             why = outcome.result.get("inactive", {}).get(kind, f"a real {role} run found no {kind.upper()} device")
-            yield Check(f"{role}/{kind}", "missing" if name is None else "ok", name or why)
+            yield Check(f"{role}/{kind}", "missing" if name is None else "ok", name or why, kind == "cuda")
 
 
-def _abilities(hellos: Mapping[str, Outcome]) -> Iterator[Check]:
+def _abilities(hellos: Mapping[str, Outcome], absent: Collection[str]) -> Iterator[Check]:
     for ability, needs in NEEDS.items():
         lacking = [need for role, package in needs if (need := _lacking(hellos[role], role, package))]
-        yield Check(ability, "missing" if lacking else "ok", "; ".join(lacking) or "runs here")
+        optional = any(role in absent for role, _ in needs)
+        yield Check(ability, "missing" if lacking else "ok", "; ".join(dict.fromkeys(lacking)) or "runs here", optional)
 
 
 def _lacking(outcome: Outcome, role: str, package: str) -> str:

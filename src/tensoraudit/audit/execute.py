@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.inputs import perturb
@@ -21,6 +22,9 @@ PERTURBATIONS = 3
 OWN_SAMPLE = "sample-"
 """Input sets that the user gave: one that the reference refuses was asked for and could not be judged."""
 
+EAGER = "eager"
+"""The name of the reference's twin that is not compiled."""
+
 LEVELS = ("basic", "extended", "all")
 PROVIDERS: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu",), "cuda": ("cpu", "cuda"), "all": ("cpu", "cuda")}
 """The CPU always runs: it is where the oracle and the floor come from."""
@@ -31,7 +35,7 @@ def run_reference(audit: Audit) -> Audit:
     if audit.reference is None or not audit.samples or audit.pool is None:
         return audit
     audit.progress(f"running the reference on {len(audit.samples)} input sets")
-    run = _run_pytorch if audit.reference.role.startswith("pytorch") else _run_onnx
+    run = _run_framework if framework_of(audit.reference.role).can("oracle") else _run_moved
     outcome = run(audit)
     result = outcome.result or {}
     framework = audit.reference.label.split("/")[0]
@@ -48,7 +52,7 @@ def run_reference(audit: Audit) -> Audit:
         ),
         settings={"reference": result.get("settings", {})},
         measurements=(
-            Measurement("reference.state_changed", "model", result.get("state_changed", []), probe="pytorch.run"),
+            Measurement("reference.state_changed", "model", result.get("state_changed", []), probe=audit.reference.job),
         )
         if result
         else (),
@@ -58,12 +62,18 @@ def run_reference(audit: Audit) -> Audit:
 def _usable(audit: Audit, run: Run) -> Run:
     """The NumPy evaluator is our witness, not the user's model: where it gives NaN it has nothing to say."""
     assert audit.pool is not None and audit.reference is not None
+    if not run.error and run.oracle is None and run.perturbed_by == "weights" and _is_edge(audit, run.sample):
+        return replace(run, error="without an oracle nothing tells how large the noise of zeros is")
     if audit.reference.job != "onnxruntime.reference" or run.error or not has_nan(audit.pool, run):
         return run
     return replace(run, error="the evaluator gives NaN")
 
 
-def _run_pytorch(audit: Audit) -> Outcome:
+def _is_edge(audit: Audit, name: str) -> bool:
+    return any(sample.name == name and sample.kind == "edge" for sample in audit.samples)
+
+
+def _run_framework(audit: Audit) -> Outcome:
     assert audit.pool is not None and audit.reference is not None
     params = {
         **audit.reference.params,
@@ -77,8 +87,9 @@ def _run_pytorch(audit: Audit) -> Outcome:
     return audit.pool.run(audit.reference.role, audit.reference.job, params)
 
 
-def _run_onnx(audit: Audit) -> Outcome:
-    """An ONNX reference has no double-precision twin: its floor comes from perturbed inputs, run as more samples."""
+def _run_moved(audit: Audit) -> Outcome:
+    """A reference without a double-precision twin, as an ONNX file: its floor comes from perturbed inputs, run as more
+    samples."""
     assert audit.pool is not None and audit.reference is not None
     moved = [
         Sample(
@@ -89,7 +100,7 @@ def _run_onnx(audit: Audit) -> Outcome:
         for sample in audit.samples
         for draw in range(PERTURBATIONS if _can_move(sample) else 0)
     ]
-    base = {**audit.reference.params, "provider": "cpu", "level": "disable"}
+    base = {**audit.reference.params, **_device(audit.reference.role, "cpu", level="disable")}
     outcome = audit.pool.run(
         audit.reference.role,
         audit.reference.job,
@@ -103,7 +114,7 @@ def _run_onnx(audit: Audit) -> Outcome:
     draws = {run["input"]: run["outputs"] for run in (noisy.result or {}).get("runs", ()) if not run.get("error")}
     for run in outcome.result["runs"]:
         run["perturbed"] = [outputs for name, outputs in draws.items() if name.partition("~")[0] == run["input"]]
-        run["oracle_reason"] = "no double-precision twin of an ONNX file"
+        run["oracle_reason"] = run.get("oracle_reason") or "no double-precision twin of this model"
     return outcome
 
 
@@ -127,15 +138,27 @@ def run_candidates(audit: Audit) -> Audit:
         audit = _run_candidate(audit, candidate, "cpu", required=candidate.ships)
         if candidate.ships:
             audit = _run_cuda(_run_levels(audit, candidate), candidate)
-    return _run_reference_on_cuda(audit)
+    return _run_reference_on_cuda(_run_reference_eagerly(audit))
 
 
 def _run_reference_on_cuda(audit: Audit) -> Audit:
     """The reference itself on the other device, judged like a candidate: what differs there no conversion did."""
-    if audit.reference is None or audit.reference.role != "pytorch":
+    if audit.reference is None or not framework_of(audit.reference.role).can("cuda"):
         return audit
-    twin = Candidate("reference", "pytorch", audit.reference.params, audit.options.target[0], ships=False)
+    twin = Candidate("reference", audit.reference.role, audit.reference.params, audit.options.target[0], ships=False)
     return _run_cuda(audit, twin).add(candidates=(twin,))
+
+
+def _run_reference_eagerly(audit: Audit) -> Audit:
+    """A compiled reference once more, operation by operation, judged like a candidate: what differs there the compiler
+    did, or Python that ran only while the function was traced."""
+    if audit.reference is None or not framework_of(audit.reference.role).can("eager"):
+        return audit
+    params = {**audit.reference.params, "jit": False}
+    twin = Candidate(EAGER, audit.reference.role, params, audit.options.target[0], ships=False)
+    outcome = _submit(audit, twin, "cpu")
+    row = probe_row("run.eager", _label(twin, "cpu"), "cpu", outcome, required=False, target=twin.target)
+    return audit.add(candidates=(twin,), candidate_runs={f"{EAGER}/cpu": read_runs(outcome.result)}, probes=(row,))
 
 
 def _no_reference(audit: Audit) -> Audit:
@@ -190,17 +213,21 @@ def _label(candidate: Candidate, device: str) -> str:
 
 def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
-    job = JOBS[candidate.framework]
-    names = _arguments(audit, candidate) if job == "pytorch.run" else []
+    framework = framework_of(candidate.framework)
+    names = _arguments(audit, candidate) if framework.can("describe") else []
     samples = [_renamed(wire(audit.pool, sample), names) for sample in usable_samples(audit)]
     return audit.pool.run(
-        candidate.framework, job, {**candidate.params, **_device(job, device), "inputs": samples, "repeat": 2}
+        candidate.framework,
+        framework.job("run"),
+        {**candidate.params, **_device(candidate.framework, device), "inputs": samples, "repeat": 2},
     )
 
 
 def _arguments(audit: Audit, candidate: Candidate) -> list[str]:
     assert audit.pool is not None
-    outcome = audit.pool.run(candidate.framework, "pytorch.describe", dict(candidate.params))
+    outcome = audit.pool.run(
+        candidate.framework, framework_of(candidate.framework).job("describe"), dict(candidate.params)
+    )
     if outcome.status in {"failed", "unsupported"} and audit.against:
         raise InputError(outcome.reason, where=audit.against, remedy=(outcome.error or {}).get("remedy", ""))
     return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
@@ -214,19 +241,11 @@ def _renamed(sample: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {**sample, "arrays": dict(zip(names, arrays.values(), strict=False))}
 
 
-JOBS: Mapping[str, str] = {
-    "onnxruntime": "onnxruntime.run",
-    "pytorch": "pytorch.run",
-    "pytorch:target": "pytorch.run",
-}
-
-
-def _device(job: str, device: str) -> dict[str, Any]:
-    return (
-        {"device": device, "oracle": False, "perturbations": 0}
-        if job == "pytorch.run"
-        else {"provider": device, "level": "all"}
-    )
+def _device(role: str, device: str, level: str = "all") -> dict[str, Any]:
+    """How a plain run on a device is asked for; `level` is ONNX Runtime's optimisation."""
+    if role == "onnxruntime":
+        return {"provider": device, "level": level}
+    return {"device": device, "oracle": False, "perturbations": 0}
 
 
 def _run_cuda(audit: Audit, candidate: Candidate) -> Audit:

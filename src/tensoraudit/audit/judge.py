@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.execute import LEVELS
+from tensoraudit.audit.execute import EAGER, LEVELS
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.comparison import Comparison, compare_arrays, unverified
@@ -28,7 +28,16 @@ def judge(audit: Audit) -> Audit:
                 audit = _judge_runs(audit, candidate, where, runs)
         if candidate.ships:
             audit = _judge_levels(audit, candidate)
-    return audit
+    return audit.add(notes=tuple(_compiled_differs(audit)))
+
+
+def _compiled_differs(audit: Audit) -> Iterator[str]:
+    """A note where the reference gives other results compiled than not: which of them is meant, its author knows."""
+    rows = [row for row in audit.equivalence if row.candidate.startswith(f"{EAGER}@")]
+    wrong = [row for row in rows if row.verdict in {str(Verdict.DRIFT), str(Verdict.BREAK)}]
+    if wrong:
+        places = ", ".join(dict.fromkeys(f"{row.tensor} on {row.inputs}" for row in wrong[:3]))
+        yield f"the reference gives other results without jit ({places}): {wrong[0].reason}"
 
 
 def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[str, Run]) -> Audit:

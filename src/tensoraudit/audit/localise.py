@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.alignment import Pair, align
@@ -54,7 +55,11 @@ def localise(audit: Audit) -> Audit:
     candidate = next((each for each in audit.candidates if each.ships), None)
     if candidate is None or not (failing := _failing(audit, candidate)):
         return audit
-    if audit.reference is None or audit.reference.role != "pytorch" or candidate.framework != "onnxruntime":
+    if (
+        audit.reference is None
+        or not framework_of(audit.reference.role).can("trace")
+        or candidate.framework != "onnxruntime"
+    ):
         return audit.add(probes=(probe_row("localise", candidate.framework, "cpu", "unsupported", LIMITED_BY),))
     audit.progress("looking for the first diverging operation")
     return _search(audit, candidate, failing)
@@ -73,11 +78,12 @@ def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) 
     sample = next(each for each in audit.samples if each.name == failing[0].inputs)
     inputs = wire(audit.pool, sample)
     request = {**audit.reference.params, "inputs": inputs, "select": "all", "budget": CHUNK}
-    tracing = audit.pool.submit("pytorch", "pytorch.trace", request)
+    role = audit.reference.role
+    tracing = audit.pool.submit(role, framework_of(role).job("trace"), request)
     listed = audit.pool.run("onnxruntime", "onnxruntime.values", dict(candidate.params))
     early = _values_of_all(audit.pool, candidate, inputs, listed)
     traced = tracing.result()
-    for framework, outcome in (("pytorch", traced), ("onnxruntime", listed)):
+    for framework, outcome in ((role, traced), ("onnxruntime", listed)):
         if outcome.result is None:
             return audit.add(probes=(probe_row("localise", framework, "cpu", outcome, target=candidate.target),))
     events, values = (traced.result or {})["events"], (listed.result or {})["values"]
@@ -174,7 +180,9 @@ def _trace(search: _Search, pairs: Sequence[Pair], **how: Any) -> dict[int, Any]
     assert search.audit.reference is not None
     wanted = {search.events[pair.event]["key"]: pair for pair in pairs}
     request = {"inputs": search.inputs, "select": list(wanted), "budget": 2 * CHUNK, **how}
-    outcome = search.pool.run("pytorch", "pytorch.trace", {**search.audit.reference.params, **request})
+    role = search.audit.reference.role
+    job = framework_of(role).job("trace")
+    outcome = search.pool.run(role, job, {**search.audit.reference.params, **request})
     found: dict[int, Any] = {}
     for event in (outcome.result or {}).get("events", ()):
         pair = wanted.get(event["key"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 
 from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.frameworks import FRAMEWORKS
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.extract.environment import read_environment
@@ -17,6 +18,9 @@ from tensoraudit.extract.torchscript import read_torchscript
 from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
 from tensoraudit.facts.code_index import CodeIndex
 from tensoraudit.findings.result import Probe
+
+MODULES = tuple(name for each in FRAMEWORKS.values() for name in each.modules)
+"""How the dotted names of model classes begin."""
 
 GraphReader = Callable[[Path, Side, Path], Iterable[Fact]]
 
@@ -93,7 +97,7 @@ def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:
     foreign: set[tuple[str | None, int | None]] = set()
     for scope in scopes:
         definition = code.class_of(scope) if scope.kind == "class" and classes else None
-        module = definition is not None and any(base.startswith("torch.nn.") for base in code.bases(definition))
+        module = definition is not None and any(base.startswith(MODULES) for base in code.bases(definition))
         if (scope.at.path, scope.parent) in foreign or (module and scope.name not in classes):
             foreign.add((scope.at.path, scope.id))
     return (fact for fact in facts if (fact.at.path, getattr(fact, "scope", None)) not in foreign)  # type: ignore[union-attr]

@@ -11,6 +11,8 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.inputs import load_samples
 from tensoraudit.artifacts.state import require_model
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.narrowing import narrow
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, transfer
 from tensoraudit.audit.samples import (
     base_sizes,
@@ -25,26 +27,54 @@ from tensoraudit.audit.state import Audit, Side
 from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
+from tensoraudit.extract.python_frameworks import file_of, frameworks_of
 from tensoraudit.facts import Unknown
 from tensoraudit.findings.baseline import read_baseline
 from tensoraudit.findings.suppress import read_config
 from tensoraudit.language.packs import changes, chosen_rules
 from tensoraudit.probes.outcome import Outcome
 
-ROLES: Mapping[str, str] = {"pytorch": "pytorch", "onnx": "onnxruntime"}
-"""Which worker runs a framework's artifacts."""
-
 
 def identify_artifacts(audit: Audit) -> Audit:
     """Read what the user handed over, from its bytes; refuse what cannot be audited. Raises InputError."""
-    artifact = identify(audit.spec)
+    artifact = told(identify(audit.spec), audit.options.framework)
     require_model(artifact, audit.options.model, audit.options.trust)
-    against = identify(audit.against) if audit.against else None
+    check_route(artifact, audit.options.via)
+    against = told(identify(audit.against), audit.options.framework) if audit.against else None
     if against is None:
         return audit.add(artifact=artifact)
     require_model(against, audit.options.model, audit.options.trust)
     options = replace(audit.options, target=(against.framework,))
     return replace(audit, options=options).add(artifact=artifact, candidate_artifact=against)
+
+
+def told(artifact: Artifact, option: str | None) -> Artifact:
+    """An object that is named, with the framework that its file imports, or that the option says.
+
+    Raises InputError when its file imports several and the object uses more than one of them.
+    """
+    if artifact.format != "python_object":
+        return artifact
+    path = artifact.path or file_of(artifact.module or "")
+    found = (option,) if option else frameworks_of(path, artifact.attribute or "") if path else ()
+    if len(found) > 1:
+        raise InputError(
+            f"may be a model of {' or of '.join(found)}, for its file imports all of them",
+            where=artifact.spec,
+            remedy=f"Say which with --framework {found[0]}.",
+        )
+    return replace(artifact, framework=found[0]) if found else artifact  # type: ignore[arg-type]
+
+
+def check_route(artifact: Artifact, via: str | None) -> None:
+    """Refuse a route that starts from another framework. Raises InputError."""
+    framework = FRAMEWORKS[artifact.framework]
+    if via is not None and framework.routes and via not in framework.routes:
+        raise InputError(
+            f"{via} does not convert {framework.title} models",
+            where="--via",
+            remedy=f"Use one of {', '.join(framework.routes)}, or leave the option out.",
+        )
 
 
 def identify_sources(audit: Audit) -> Audit:
@@ -77,13 +107,13 @@ def start_workers(audit: Audit) -> Audit:
     """Begin the imports of every framework that will be needed, so that they overlap with reading."""
     if audit.pool is None or audit.artifact is None or audit.artifact.framework == "python":
         return audit
-    for role in dict.fromkeys((ROLES[audit.artifact.framework], "onnxruntime")):
+    for role in dict.fromkeys((FRAMEWORKS[audit.artifact.framework].role, "onnxruntime")):
         audit.pool.start(role)
     return audit
 
 
 def model_spec(artifact: Artifact, options: Any) -> dict[str, Any]:
-    """The self-contained model description that PyTorch jobs take."""
+    """The self-contained model description that the jobs of a framework take."""
     weights = None
     if artifact.format == "state_dict":
         weights, artifact = artifact, identify(options.model)
@@ -108,9 +138,9 @@ def _absolute(artifact: Artifact) -> str:
 
 def side_of(artifact: Artifact, options: Any) -> Side:
     """How to run an artifact as it is."""
-    if artifact.framework == "pytorch":
-        return Side("pytorch", "pytorch.run", {"model": model_spec(artifact, options)}, "pytorch/cpu")
-    return Side("onnxruntime", "onnxruntime.run", {"path": _absolute(artifact)}, "onnxruntime/cpu")
+    framework = FRAMEWORKS[artifact.framework]
+    params = {"path": _absolute(artifact)} if artifact.framework == "onnx" else {"model": model_spec(artifact, options)}
+    return Side(framework.role, framework.job("run"), params, f"{framework.role}/cpu")
 
 
 def describe_reference(audit: Audit) -> Audit:
@@ -118,26 +148,34 @@ def describe_reference(audit: Audit) -> Audit:
     cannot be built for a reason that is the user's to mend."""
     assert audit.artifact is not None
     audit.progress("reading the model")
-    return DESCRIBERS[audit.artifact.framework](audit)
+    return DESCRIBERS.get(audit.artifact.framework, _describe_framework)(audit)
 
 
 def _describe_source(audit: Audit) -> Audit:
     reason = "source code only: name the model, as in model.py:make_model, to run it"
-    return audit.add(probes=(probe_row("reference.run", "pytorch", "cpu", "missing", reason, required=True),))
+    return audit.add(probes=(probe_row("reference.run", "python", "cpu", "missing", reason, required=True),))
 
 
-def _describe_pytorch(audit: Audit) -> Audit:
+def _describe_framework(audit: Audit) -> Audit:
     assert audit.artifact is not None and audit.pool is not None
+    framework = FRAMEWORKS[audit.artifact.framework]
+    if not framework.can("describe"):
+        reason = framework.lacks("run")
+        row = probe_row("reference.describe", framework.role, "cpu", "unsupported", reason, required=True)
+        return audit.add(probes=(row,))
     side = side_of(audit.artifact, audit.options)
-    outcome = audit.pool.run(side.role, "pytorch.describe", dict(side.params))
-    audit = audit.add(probes=(probe_row("reference.describe", "pytorch", "cpu", outcome, required=True),))
+    outcome = audit.pool.run(side.role, framework.job("describe"), dict(side.params))
+    audit = audit.add(probes=(probe_row("reference.describe", side.role, "cpu", outcome, required=True),))
     if outcome.status in {"failed", "unsupported"} and not _out_of_memory(outcome):
         details = (outcome.error or {}).get("details", {})
         raise InputError(outcome.reason, where=audit.spec, remedy=details.get("remedy", ""))
     if outcome.result is None:
         return audit
     return audit.add(
-        description=outcome.result, reference=side, sources=tuple(map(Path, outcome.result.get("source_files", ())))
+        description=outcome.result,
+        reference=side,
+        sources=tuple(map(Path, outcome.result.get("source_files", ()))),
+        notes=tuple(outcome.result.get("notes", ())),
     )
 
 
@@ -158,10 +196,10 @@ def _describe_onnx(audit: Audit) -> Audit:
 
 
 DESCRIBERS: Mapping[str, Callable[[Audit], Audit]] = {
-    "pytorch": _describe_pytorch,
     "onnx": _describe_onnx,
     "python": _describe_source,
 }
+"""What is not described by its own framework's worker."""
 
 
 def choose_samples(audit: Audit) -> Audit:
@@ -189,14 +227,16 @@ def choose_samples(audit: Audit) -> Audit:
     from_user = bool(user)
     vocabulary = max(audit.description.get("embedding_sizes", {}).values(), default=None)
     user = user or [_first_accepted(audit, generated(specs, vocabulary, audit.options.seed))]
+    user, narrowed = narrow(user, audit.description.get("canonical", {}))
     dynamic = dynamic_dims(user, specs, audit.description["dynamic"])
-    asked = not dynamic and audit.reference.role == "pytorch" and _may_vary(audit.candidate_artifact)
+    framework = framework_of(audit.reference.role)
+    asked = not dynamic and framework.can("accepts") and _may_vary(audit.candidate_artifact)
     implicit = asked and (batch := _implicit_batch(audit, user[0]))
     if implicit:
         dynamic = batch
-    oracle = audit.reference.role == "pytorch"
-    samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user, edges=oracle)
-    return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit))
+    edges = framework.can("oracle")
+    samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user, edges=edges)
+    return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit), notes=tuple(narrowed))
 
 
 def _first_accepted(audit: Audit, samples: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -228,7 +268,7 @@ def _fetch(audit: Audit, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def signature(arguments: Sequence[Mapping[str, Any]]) -> list[InputSpec]:
     """Input specs from a file's own signature; empty when a shape or dtype is not in it."""
-    known = [a for a in arguments if isinstance(a.get("dtype"), str) and isinstance(a.get("shape"), tuple)]
+    known = [a for a in arguments if isinstance(a.get("dtype"), str) and isinstance(a.get("shape"), tuple | list)]
     if len(known) != len(arguments) or not arguments:
         return []
     return [
@@ -240,7 +280,7 @@ def _dim(name: str, axis: int, dim: Any) -> int | str:
     """A dimension without a name of its own (`?` or none) gets one; the first counts as the batch."""
     if isinstance(dim, int):
         return dim
-    if isinstance(dim, Unknown) or not str(dim).isidentifier():
+    if dim is None or isinstance(dim, Unknown) or not str(dim).isidentifier():
         return "batch" if axis == 0 else f"{name}_{axis}"
     return str(dim)
 
@@ -281,7 +321,8 @@ def _implicit_batch(audit: Audit, sample: Mapping[str, Any]) -> dict[str, dict[s
         }
         for n in (2, 5)
     ]
-    outcome = audit.pool.run("pytorch", "pytorch.accepts", {**audit.reference.params, "inputs": trials})
+    role = audit.reference.role
+    outcome = audit.pool.run(role, framework_of(role).job("accepts"), {**audit.reference.params, "inputs": trials})
     accepted = (outcome.result or {}).get("accepted", {})
     return batch if accepted and all(answer is True for answer in accepted.values()) else {}
 

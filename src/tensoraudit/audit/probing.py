@@ -68,6 +68,7 @@ def _read_run(run: Mapping[str, Any]) -> Run:
         tuple(run.get("perturbed") or ()),
         f"{error['type']}: {error['message']}" if error else "",
         error.get("source") if error else None,
+        run.get("perturbed_by", ""),
     )
 
 

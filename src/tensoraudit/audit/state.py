@@ -44,6 +44,7 @@ class Run:
     perturbed: tuple[Mapping[str, Any], ...] = ()
     error: str = ""
     source: Mapping[str, Any] | None = None
+    perturbed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.conclude import SOURCE_FRAMEWORK, TARGET_FRAMEWORK
 from tensoraudit.audit.execute import PROVIDERS, usable_samples
+from tensoraudit.audit.frameworks import framework_of, rule_source, rule_target
 from tensoraudit.audit.probing import probe_row, wire
 from tensoraudit.audit.state import Audit, Sample
 from tensoraudit.audit.training_regions import (
@@ -34,7 +34,6 @@ from tensoraudit.probes.outcome import Status
 from tensoraudit.probes.pool import Pool
 
 PROBE = "training"
-JOB = "pytorch.training"
 
 JITTER = 1e-3
 """Relative L2 distance between two equal steps that rounding explains (sums of float32 differ by about 1e-6). Of a
@@ -46,11 +45,14 @@ def measure_training(audit: Audit) -> Audit:
 
     A step that cannot be taken is a probe that did not run, with its reason: findings then stay unverified.
     """
-    if audit.pool is None or audit.reference is None or audit.reference.role != "pytorch":
+    if audit.pool is None or audit.reference is None or audit.reference.role == "onnxruntime":
         return audit
     asking = _asking(audit)
     if not asking:
         return audit
+    framework = framework_of(audit.reference.role)
+    if not framework.can("training"):
+        return _not_run(audit, "cpu", "unsupported", framework.lacks("take training steps of"))
     anchors = anchors_of(asking, audit.options.root)
     sample = _sample(audit)
     if sample is None:
@@ -64,11 +66,11 @@ def _asking(audit: Audit) -> list[Fact]:
     """What the rules that this probe settles match already, for any target."""
     assert audit.rules is not None and audit.artifact is not None
     asking = RuleSet(tuple(rule for rule in audit.rules if rule.confirm is not None and rule.confirm.probe == PROBE))
-    source = SOURCE_FRAMEWORK[audit.artifact.framework]
+    source = rule_source(audit.artifact.framework)
     if not len(asking):
         return []
     store = complete_store(audit.facts)
-    targets = (TARGET_FRAMEWORK[target] for target in audit.options.target)
+    targets = (rule_target(target) for target in audit.options.target)
     matches = (match_rules(asking, store, source=source, target=target, only="facts") for target in targets)
     return [match.anchor for found in matches for match in found]
 
@@ -88,18 +90,19 @@ def _on_device(audit: Audit, sample: Sample, device: str, anchors: Sequence[Anch
         "seed": audit.options.seed,
         "lines": lines_of(anchors),
     }
-    outcome = audit.pool.run(audit.reference.role, JOB, params)
+    job = framework_of(audit.reference.role).job("training")
+    outcome = audit.pool.run(audit.reference.role, job, params)
     if outcome.result is None:
         return _not_run(audit, device, outcome.status, outcome.reason)
     rows = rows_at(_opened(audit.pool, outcome.result), anchors, audit.facts, audit.options.root)
     unsupported = _detail(rows, "training.status", "unsupported")
-    row = probe_row(PROBE, "pytorch", device, "unsupported" if unsupported else outcome, unsupported)
+    row = probe_row(PROBE, audit.reference.role, device, "unsupported" if unsupported else outcome, unsupported)
     audit.pool.discard(outcome.result)
     place = f"{device}: " if device != "cpu" else ""
     return audit.add(
         probes=(row,),
         measurements=tuple(
-            Measurement(metric, subject, value, probe=JOB, side="source", detail=f"{place}{detail}")
+            Measurement(metric, subject, value, probe=job, side="source", detail=f"{place}{detail}")
             for metric, subject, value, detail in rows
         ),
         notes=tuple(_note(rows, device)),
@@ -107,16 +110,18 @@ def _on_device(audit: Audit, sample: Sample, device: str, anchors: Sequence[Anch
 
 
 def _on_cuda(audit: Audit, sample: Sample, anchors: Sequence[Anchor]) -> Audit:
-    assert audit.pool is not None
-    hello = audit.pool.hello("pytorch").result or {}
+    assert audit.pool is not None and audit.reference is not None
+    role = audit.reference.role
+    hello = audit.pool.hello(role).result or {}
     if any(device["kind"] == "cuda" for device in hello.get("devices", ())):
         return _on_device(audit, sample, "cuda", anchors)
-    reason = hello.get("inactive", {}).get("cuda", "no CUDA device is active in the pytorch worker")
+    reason = hello.get("inactive", {}).get("cuda", f"no CUDA device is active in the {role} worker")
     return _not_run(audit, "cuda", "missing", reason)
 
 
 def _not_run(audit: Audit, device: str, status: Status, reason: str) -> Audit:
-    return audit.add(probes=(probe_row(PROBE, "pytorch", device, status, reason),))
+    assert audit.reference is not None
+    return audit.add(probes=(probe_row(PROBE, audit.reference.role, device, status, reason),))
 
 
 def _opened(pool: Pool, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,10 @@ Inputs = Annotated[
 Input = Annotated[list[str] | None, _option("--input", _INPUT, "SPEC")]
 Code = Annotated[list[str] | None, _option("--code", "More source code to read.", "PATH")]
 Model = Annotated[str | None, _option("--model", "The factory that a bare state_dict belongs to.", "FACTORY")]
+Framework = Annotated[
+    str | None,
+    _option("--framework", "What file.py:name is made of, where its imports do not tell.", "pytorch|tensorflow|jax"),
+]
 Via = Annotated[str | None, _option("--via", "The converter whose result you ship; it decides the grade.", "ROUTE")]
 Opset = Annotated[int | None, _option("--opset", "ONNX opset to ask of the exporters.")]
 Device = Annotated[str | None, _option("--device", "Where candidates must run.", "cpu|cuda|all")]

@@ -15,9 +15,6 @@ from tensoraudit.audit.doctor import Check, examine
 from tensoraudit.cli import arguments as a
 from tensoraudit.options import make_options
 
-OPTIONAL = "/cuda"
-"""A machine without a GPU is sound; everything else that cannot run means that an audit could not tell."""
-
 
 def doctor(
     python: a.Python = None,
@@ -30,7 +27,7 @@ def doctor(
         print(json.dumps([asdict(check) for check in checks], indent=2))
     else:
         _print(checks)
-    broken = [check for check in checks if check.status != "ok" and not check.name.endswith(OPTIONAL)]
+    broken = [check for check in checks if check.status != "ok" and not check.optional]
     return 3 if broken else 0
 
 
@@ -39,6 +36,6 @@ def _print(checks: list[Check]) -> None:
     for column in ("what", "status", "detail"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        style = "green" if check.status == "ok" else "yellow" if check.name.endswith(OPTIONAL) else "red"
+        style = "green" if check.status == "ok" else "yellow" if check.optional else "red"
         table.add_row(check.name, f"[{style}]{check.status}[/]", escape(check.detail))
     Console().print(table)

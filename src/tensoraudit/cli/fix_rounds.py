@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tensoraudit.audit.conclude import SOURCE_FRAMEWORK, TARGET_FRAMEWORK
+from tensoraudit.audit.frameworks import rule_source, rule_target
 from tensoraudit.audit.state import Audit
 from tensoraudit.extract.derived import complete_store
 from tensoraudit.extract.python_files import unsaved
@@ -221,9 +221,9 @@ def _matches(audit: Audit) -> dict[Key, Match]:
     """Ask the rules with verbs alone once more: a finding does not tell which pattern matched what."""
     assert audit.rules is not None and audit.artifact is not None
     verbs = tuple(rule for rule in audit.rules if any(isinstance(each.fix, Fix) for each in rule.alternatives))
-    rules, store, source = RuleSet(verbs), complete_store(audit.facts), SOURCE_FRAMEWORK[audit.artifact.framework]
+    rules, store, source = RuleSet(verbs), complete_store(audit.facts), rule_source(audit.artifact.framework)
     return {
         (match.rule.id, match.fingerprint): match
         for target in audit.options.target
-        for match in match_rules(rules, store, source=source, target=TARGET_FRAMEWORK[target])
+        for match in match_rules(rules, store, source=source, target=rule_target(target))
     }

@@ -18,6 +18,7 @@ def scan(
     input: a.Input = None,
     code: a.Code = None,
     model: a.Model = None,
+    framework: a.Framework = None,
     via: a.Via = None,
     opset: a.Opset = None,
     device: a.Device = None,

@@ -40,6 +40,8 @@ from tensoraudit.probes.tensors import StorageError, TensorFolder
 
 FRAMEWORKS: Mapping[str, str] = {
     "pytorch": "tensoraudit.probes.pytorch",
+    "tensorflow": "tensoraudit.probes.tensorflow",
+    "jax": "tensoraudit.probes.jax",
     "onnxruntime": "tensoraudit.probes.onnxruntime",
 }
 _FAILED_STARTS = 2  # a worker that crashed this often before its hello is not tried again

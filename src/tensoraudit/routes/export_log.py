@@ -18,7 +18,7 @@ from typing import Any
 from tensoraudit.routes.source import Place, frame_place, place, text_place
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"
-_TALKERS = ("torch", "onnx", "onnxscript", "onnx_ir")
+_TALKERS = ("torch", "onnx", "onnxscript", "onnx_ir", "tf2onnx", "tensorflow")
 _GUARD = re.compile(r"^(?:eval|runtime_assert) (?P<condition>[^\[]+?) \[guard added\](?P<rest>.*)", re.DOTALL)
 _SYMBOL = re.compile(r"^create_symbol (?P<symbol>\w+) = \d+ for (?P<tensor>.+?)\.size\(\)\[(?P<axis>\d+)\]")
 _GUARD_LINE = re.compile(r"(?P<text>\S[^\n#]*)# (?P<path>[^\s:]+):(?P<line>\d+) in ")
@@ -142,7 +142,7 @@ class _Listener(logging.Handler):
         text = record.getMessage()
         if record.name == SHAPES and record.levelno < logging.WARNING:
             self._log.shapes(text)
-        elif record.levelno >= logging.WARNING and record.name.startswith(("torch.onnx", "onnx")):
+        elif record.levelno >= logging.WARNING and record.name.startswith(("torch.onnx", "onnx", "tf2onnx")):
             self._log.say(text, text_place(text))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tensoraudit.routes.causes import CAUSES, UNKNOWN_REMEDY
+from tensoraudit.routes.causes import CAUSES, UNKNOWN_REMEDY, Cause
 from tensoraudit.routes.source import Place, chain, error_place, frames, stack_place, text_place
 
 MAX_CAUSE = 300
@@ -33,6 +33,10 @@ _STAGES: Mapping[tuple[str, str], str] = {
     ("utils.py", "_run_symbolic_function"): "translate",
     ("utils.py", "_run_symbolic_method"): "translate",
     ("onnx_proto_utils.py", "_export_file"): "serialise",
+    ("conversion_api.py", "_trace_to_jaxpr"): "trace",
+    ("conversion_api.py", "_lower_jaxpr_equations"): "translate",
+    ("conversion_api.py", "_build_and_finalize_ir_model"): "optimise",
+    ("user_interface.py", "_save_model_proto"): "serialise",
 }
 # The exporters' own words for a stage, for exceptions that were raised anew outside of these frames.
 _STAGE_TEXTS = (
@@ -46,6 +50,7 @@ _OPERATORS = (
     re.compile(r"torch\.ops\.([\w.]+)"),
     re.compile(r"Exporting the operator '([\w:.]+)'"),
     re.compile(r"unrecognized namespace ([\w.]+::\w+)"),
+    re.compile(r"No plugins registered for primitive '([\w-]+)'"),
     re.compile(r"<CustomOpDef\(([\w.:]+)\)>"),
     re.compile(r"\b((?:aten|prim|quantized|torchvision)::[\w.]+)"),
 )
@@ -76,20 +81,23 @@ class Failure:
 
 
 def understand(
-    error: BaseException, sources: Mapping[str, Place] | None = None, more: BaseException | None = None
+    error: BaseException,
+    sources: Mapping[str, Place] | None = None,
+    more: BaseException | None = None,
+    table: tuple[Cause, ...] = CAUSES,
 ) -> Failure:
     """Explain an exception of an exporter.
 
     `sources` maps what a log said while the export ran (an equation of symbolic sizes) to the user's line, for the
     failures whose exception holds no line. `more` is a second exception about the same refusal that knows better where
-    it lies. A failure that the table does not know is quoted as it is.
+    it lies. `table` holds the known causes of the exporter. A failure that it does not know is quoted as it is.
     """
     causes = [*chain(error), *(chain(more) if more else ())]
     text = _ANSI.sub("", "\n".join(_message(each) for each in causes))
     root = causes[-1]
     nodes = list(_nodes(causes))
     operator = _operator(text, nodes)
-    known = _known(text, operator)
+    known = _known(text, operator, table)
     cause, remedy = known or (_quote(root), UNKNOWN_REMEDY)
     fixed = _fixed(text)
     return Failure(
@@ -112,8 +120,8 @@ def _message(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _known(text: str, operator: str) -> tuple[str, str] | None:
-    for entry in CAUSES:
+def _known(text: str, operator: str, table: tuple[Cause, ...]) -> tuple[str, str] | None:
+    for entry in table:
         if found := entry.pattern.search(text):
             words = {name: value or "" for name, value in found.groupdict().items()}
             words["operator"] = operator or "in question"
@@ -122,7 +130,9 @@ def _known(text: str, operator: str) -> tuple[str, str] | None:
 
 
 def _quote(root: BaseException) -> str:
-    first = next((line.strip() for line in _ANSI.sub("", _message(root)).splitlines() if line.strip()), "")
+    lines = [line.strip() for line in _ANSI.sub("", _message(root)).splitlines() if line.strip()] or [""]
+    # TensorFlow's autograph puts the user's stack in front of what happened.
+    first = lines[-1] if lines[0] == "in user code:" else lines[0]
     short = first if len(first) <= MAX_CAUSE else f"{first[:MAX_CAUSE]}..."
     return f"{type(root).__name__}: {short}" if short else type(root).__name__
 
@@ -142,7 +152,7 @@ def _nodes(causes: list[BaseException]) -> Iterator[Any]:
     for cause in reversed(causes):
         for frame, _ in reversed(list(frames(cause.__traceback__))):
             node = dict(frame.f_locals).get("node")
-            if hasattr(node, "sourceRange") or hasattr(node, "meta"):
+            if hasattr(node, "sourceRange") or (hasattr(node, "meta") and hasattr(node, "op")):  # a node of torch's
                 yield node
 
 

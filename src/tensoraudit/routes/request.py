@@ -9,9 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """One conversion of a PyTorch model to ONNX.
+    """One conversion of a model to ONNX.
 
-    `model` is an `nn.Module`, `ScriptModule` or `ExportedProgram`; `args` and `kwargs` call it. `leaves` are the same
+    `model` is an `nn.Module`, `ScriptModule` or `ExportedProgram`, and `args` and `kwargs` call it; or a `tf.function`,
+    and `args` are the specs of its arguments. `leaves` are the same
     arguments flat, by name and in the order of the call, and `refill` puts a flat sequence of the tensors among them
     back into (args, kwargs). `dynamic` maps a flat name to {axis: dimension name}; `dynamic_shapes` says the same in
     the structure of the arguments, as `torch.export` wants it; `output_axes` is the same for outputs. `weight_bytes` is

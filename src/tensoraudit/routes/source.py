@@ -18,7 +18,10 @@ from typing import Any
 
 Place = dict[str, Any]
 
-_MACHINERY = re.compile(r"[\\/](torch|torchgen|onnx|onnxscript|onnx_ir|numpy|tensoraudit)[\\/]")
+_MACHINERY = re.compile(
+    r"[\\/](torch|torchgen|onnx|onnxscript|onnx_ir|numpy|tensoraudit"
+    r"|jax|jaxlib|flax|jax2onnx|tensorflow|keras|tf_keras|tf2onnx)[\\/]"
+)
 _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 _STANDARD_LIBRARY = tuple(
     {str(Path(path).resolve()) for path in (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])}
@@ -33,6 +36,11 @@ _TEXTS = (
     re.compile(r"The following call raised this error:\n\s*" + _CODE_LINE),
     # torch._dynamo: the frames of user code, innermost last.
     re.compile(r"from user code:\n(?:.*\n)*?\s*" + _CODE_LINE + r"(?=\n\s*\n|\s*$)"),
+    # TensorFlow's autograph: the frames that it converted end in a star, innermost last.
+    re.compile(
+        r'File "(?P<path>[^"]+)", line (?P<line>\d+), in \w+  \*\n\s*(?P<text>[^\n]*)'
+        r"(?=\n|\Z)(?!(?:\n[^\n]*)*?\n[^\n]*  \*\n)"
+    ),
     # A comment in a printed FX graph.
     re.compile(r"# File: (?P<path>[^\n]+?):(?P<line>\d+) in \w+, code: (?P<text>[^\n]*)"),
     # TorchScript's interpreter: the line of the Python that was scripted comes first, the serialised one after it.
@@ -46,7 +54,7 @@ _TEXTS = (
 @lru_cache(maxsize=4096)
 def is_machinery(filename: str) -> bool:
     """Whether a frame of this file is the framework's, Python's or ours, and so nothing that a user can change."""
-    if filename.startswith(("<", _OWN)):
+    if filename.startswith(("<", _OWN)) or "__autograph_generated_file" in filename:
         return True
     path = str(Path(filename).resolve())
     if _PACKAGES.search(path):

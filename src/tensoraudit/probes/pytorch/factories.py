@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from tensoraudit.probes.pytorch.loaded import Loaded, Spec, remember
 from tensoraudit.probes.pytorch.model_files import trains
 from tensoraudit.probes.pytorch.user_code import find, import_file, import_module, user_error
 from tensoraudit.probes.pytorch.weights import load_weights
+from tensoraudit.probes.user_code import needs
 
 
 def load_python_object(spec: Spec) -> Loaded:
@@ -60,10 +60,10 @@ def _build(factory: Any, what: str) -> torch.nn.Module:
     try:
         module = factory()
     except (Exception, SystemExit) as problem:
-        needs = _needs(factory)
-        if needs:
+        needed = needs(factory)
+        if needed:
             raise JobFailed(
-                f"{what} needs arguments: {', '.join(needs)}",
+                f"{what} needs arguments: {', '.join(needed)}",
                 remedy="Write a function without arguments that builds the model with the right ones, and name it.",
             ) from problem
         raise user_error(problem, f"{what} cannot build the model") from problem
@@ -72,12 +72,3 @@ def _build(factory: Any, what: str) -> torch.nn.Module:
     raise JobFailed(
         f"{what} returns a {type(module).__name__}, not a torch.nn.Module", remedy="Return the model itself from it."
     )
-
-
-def _needs(factory: Any) -> list[str]:
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [each.name for each in parameters if each.default is each.empty and each.kind not in variable]

@@ -1,164 +1,38 @@
-"""Import the user's own Python: a file or a module, without letting its folder hide anybody else's modules."""
+"""Import the user's own Python and find the model in it, as PyTorch names one."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from tensoraudit.probes import user_code
 from tensoraudit.probes.protocol import JobFailed
-from tensoraudit.routes.source import error_place
+from tensoraudit.probes.user_code import add_code
 
-MAX_NAMES = 8
-
-
-def add_code(paths: Iterable[str]) -> None:
-    """Append folders (and the folders of files) to the end of the import path.
-
-    Never to its front: a user's `z3.py` or `onnx.py` would replace the module that torch wants.
-    """
-    for path in paths:
-        folder = Path(path)
-        add = str(folder if folder.is_dir() else folder.parent)
-        if add not in sys.path:
-            sys.path.append(add)
+__all__ = ["add_code", "find", "import_file", "import_module", "user_error"]
 
 
 def import_file(path: str) -> ModuleType:
-    """Import a Python file; its siblings and, inside a package, its relative imports work.
-
-    Raises JobFailed with the line at which its import stops.
-    """
-    file = Path(path).resolve()
-    if not file.is_file():
-        raise JobFailed(f"{path}: no such file", remedy="Check the path before the colon.")
-    root, name = _dotted(file)
-    add_code([str(root)])
-    if "." in name:
-        module = _guarded(lambda: importlib.import_module(name), path)
-        if Path(str(getattr(module, "__file__", ""))).resolve() == file:
-            return module
-        name = file.stem  # another package has its package's name
-    unique = name if _is_free(name, file) else f"_tensoraudit_{name}"
-    return _guarded(lambda: _import_as(unique, file), path)
+    """Import a Python file. Raises JobFailed with the line at which its import stops."""
+    return user_code.import_file(path, "pytorch")
 
 
 def import_module(name: str) -> ModuleType:
     """Import an installed or findable module. Raises JobFailed with the line at which its import stops."""
-    return _guarded(lambda: importlib.import_module(name), name)
-
-
-def _dotted(file: Path) -> tuple[Path, str]:
-    """The folder to import from, and the dotted name of the file within it."""
-    folder, parts = file.parent, [file.stem]
-    while (folder / "__init__.py").is_file() and folder.parent != folder:
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return folder, ".".join(parts)
-
-
-def _is_free(name: str, file: Path) -> bool:
-    """Whether no other module has this name, so that `import name` in a sibling file finds the same one."""
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return getattr(loaded, "__file__", None) == str(file)
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return False
-    return found is None or (found.origin is not None and Path(found.origin).resolve() == file)
-
-
-def _import_as(name: str, file: Path) -> ModuleType:
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "_tensoraudit_stamp", None) == _stamp(file):
-        return known
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise JobFailed(f"{file.name} is no Python file", remedy="Give a file that ends in .py.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(name, None)
-        raise
-    module.__dict__["_tensoraudit_stamp"] = _stamp(file)
-    return module
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
-
-
-def _guarded(load: Any, what: str) -> ModuleType:
-    try:
-        module: ModuleType = load()
-    except JobFailed:
-        raise
-    except (Exception, SystemExit) as problem:
-        raise user_error(problem, f"{Path(what).name} cannot be imported") from problem
-    return module
+    return user_code.import_module(name, "pytorch")
 
 
 def user_error(problem: BaseException, what: str, remedy: str = "") -> JobFailed:
     """Return the failure that an exception in the user's code makes: what, where, and what to do."""
-    at = error_place(problem)
-    where = f" at {Path(at['path']).name}:{at['line']}" if at else ""
-    text = next(iter(str(problem).strip().splitlines()), "")
-    kind = "it calls exit" if isinstance(problem, SystemExit) else type(problem).__name__
-    sentence = f"{what}{where}: {kind}{': ' + text if text and kind != 'it calls exit' else ''}"
-    return JobFailed(sentence, remedy=remedy or _remedy(problem), source=at, exception=type(problem).__name__)
-
-
-def _remedy(problem: BaseException) -> str:
-    if isinstance(problem, ModuleNotFoundError) and problem.name:
-        return (
-            f"Install {problem.name.partition('.')[0]} where the PyTorch worker runs, name an environment that has it "
-            "(--python pytorch=PATH), or add its folder (--code FOLDER) when it is your own."
-        )
-    if isinstance(problem, SystemExit):
-        return "Put what only a script should do under `if __name__ == '__main__':`."
-    return "Mend that line, or name a smaller file that builds only the model."
+    return user_code.user_error(problem, what, "pytorch", remedy)
 
 
 def find(module: ModuleType, attribute: str, what: str) -> Any:
     """Return a (dotted) attribute. Raises JobFailed listing what the module has instead."""
-    value: Any = module
-    for part in attribute.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            names = candidates(module)
-            has = f"it has {', '.join(names)}" if names else "it defines no model, class or function"
-            raise JobFailed(
-                f"{what} has no {attribute!r}; {has}",
-                remedy="Name a model, a module class or a function that returns a model after the colon.",
-            ) from None
-    return value
+    return user_code.find(module, attribute, what, _is_model)
 
 
-def candidates(module: ModuleType) -> list[str]:
-    """Return the names in a module that could be meant: models, module classes, functions of its own; models first."""
-    own = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    models = [name for name, value in own if isinstance(value, torch.nn.Module)]
-    classes = [
-        name
-        for name, value in own
-        if _is_own(value, module) and isinstance(value, type) and issubclass(value, torch.nn.Module)
-    ]
-    functions = [
-        name for name, value in own if _is_own(value, module) and not isinstance(value, type) and callable(value)
-    ]
-    return [*models, *classes, *functions][:MAX_NAMES]
-
-
-def _is_own(value: Any, module: ModuleType) -> bool:
-    return getattr(value, "__module__", None) == module.__name__
+def _is_model(value: Any) -> bool:
+    return issubclass(value, torch.nn.Module) if isinstance(value, type) else isinstance(value, torch.nn.Module)

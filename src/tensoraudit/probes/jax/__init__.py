@@ -1,0 +1,1 @@
+"""Jobs of the JAX worker: the only place that imports jax."""

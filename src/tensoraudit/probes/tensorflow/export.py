@@ -1,0 +1,156 @@
+"""tensorflow.export: convert the model by one route, read back what was written, and explain what failed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
+from tensoraudit.probes.tensorflow.frozen_graph import captured, freeze, function_of, thaw
+from tensoraudit.probes.tensorflow.loading import open_model, read_input
+from tensoraudit.probes.tensorflow.model import Model
+from tensoraudit.probes.tensorflow.settings import seed_everything
+from tensoraudit.probes.tensorflow.state import State
+from tensoraudit.routes import ROUTES
+from tensoraudit.routes.export_log import ExportLog
+from tensoraudit.routes.failure import understand
+from tensoraudit.routes.onnx_header import dynamic_written, read_header
+from tensoraudit.routes.request import Request
+from tensoraudit.routes.tensorflow_causes import CAUSES
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+Dynamic = Mapping[str, Mapping[int, str]]
+
+
+def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
+    """Convert the model, called with training=False, and describe the file.
+
+    `dynamic` maps input names to {axis: name}; other dimensions get the sizes of the inputs. The result names what was
+    asked (`opset_requested`, `dynamic_requested`) beside what the file says. Raises JobUnsupported for a route of
+    another framework, JobFailed with stage, operator, source, remedy and traceback.
+    """
+    if params["route"] not in ROUTES or not params["route"].startswith("tf"):
+        raise JobUnsupported(f"TensorFlow has no route called {params['route']!r}")
+    model = open_model(session, params["model"]).model
+    leaves = read_input(session, params["inputs"])
+    asked = params.get("dynamic") or {}
+    dynamic = {name: {int(axis): label for axis, label in axes.items()} for name, axes in asked.items()}
+    request = _request(model, leaves, dynamic, params)
+    session.progress(f"exporting with {params['route']}")
+    started, state = time.perf_counter(), State(model)
+    try:
+        log, options = _convert(params["route"], request)
+    finally:
+        state.restore()
+    return {
+        **_written(request),
+        "exporter": f"{params['route']} {metadata.version('tf2onnx')}, TensorFlow {tf.__version__}",
+        "options": options,
+        "output_names": list(request.outputs),
+        "opset_requested": request.opset,
+        "warnings": log.warnings,
+        "seconds": {"export": time.perf_counter() - started},
+    }
+
+
+def _request(model: Model, leaves: Mapping[str, Any], dynamic: Dynamic, params: Mapping[str, Any]) -> Request:
+    arrays = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
+    rest = {name: leaf for name, leaf in leaves.items() if name not in arrays}
+    # Before the model is traced: what it returns is also what it refuses to be called with.
+    outputs = tuple(_guarded(lambda: model.run(leaves)))
+
+    specs = tuple(_spec(name, array, dynamic.get(name, {})) for name, array in arrays.items())
+    return Request(
+        model=_function(function_of(model, list(arrays), rest), specs),
+        args=specs,
+        kwargs={},
+        leaves=leaves,
+        refill=lambda tensors: (tuple(tensors), {}),
+        outputs=outputs,
+        path=str(params["path"]),
+        opset=params.get("opset"),
+        dynamic=dynamic,
+        weight_bytes=sum(int(np.prod(each.shape)) * 4 for each in model.variables),
+    )
+
+
+def _function(flat: Any, specs: tuple[Any, ...]) -> Any:
+    """The function to convert; what it captures beside variables is made part of it first, as tf2onnx's own reader of
+    SavedModels does."""
+    function = tf.function(flat, input_signature=specs)
+    try:
+        traced = function.get_concrete_function()
+    except Exception:  # the converter will meet it again, and that is where it is explained
+        return function
+    if not captured(traced):
+        return function
+    return tf.function(thaw(freeze(traced), traced, len(specs)), input_signature=specs)
+
+
+def _guarded(run: Any) -> dict[str, Any]:
+    try:
+        outputs: dict[str, Any] = run()
+    except Exception as problem:
+        raise JobFailed(
+            f"the model does not take these inputs: {' '.join(str(problem).split())[:300]}",
+            stage="trace",
+            remedy="Check the inputs against the model's own signature.",
+        ) from problem
+    return outputs
+
+
+def _spec(name: str, array: Any, axes: Mapping[int, str]) -> Any:
+    shape = [None if axis in axes else size for axis, size in enumerate(array.shape)]
+    return tf.TensorSpec(shape, tf.as_dtype(array.dtype), name=_UNFIT.sub("_", name).lstrip("_-/\\>") or "input")
+
+
+def _convert(route: str, request: Request) -> tuple[ExportLog, dict[str, Any]]:
+    module = import_module(ROUTES[route])
+    seed_everything(0)
+    log = ExportLog(list(request.leaves))
+    try:
+        with log.listen():
+            options = module.export(request)
+    except Exception as problem:
+        Path(request.path).unlink(missing_ok=True)
+        failure = understand(problem, more=module.more(request, problem), table=CAUSES)
+        raise JobFailed(failure.cause, **failure.details(), warnings=log.warnings) from problem
+    return log, options
+
+
+def _written(request: Request) -> dict[str, Any]:
+    """What the file says, beside what was asked."""
+    try:
+        header = read_header(request.path)
+    except Exception as problem:
+        raise JobFailed(
+            f"the exporter wrote a file that cannot be read back: {type(problem).__name__}: {problem}",
+            stage="serialise",
+            remedy="Report this to tf2onnx.",
+        ) from problem
+    requested = {name: {str(axis): label for axis, label in axes.items()} for name, axes in request.dynamic.items()}
+    written = dynamic_written(header["inputs"])
+    lost = {
+        name: {axis: dim for axis, dim in axes.items() if axis not in written.get(name, {})}
+        for name, axes in requested.items()
+        if name in header["inputs"]
+    }
+    return {
+        "path": request.path,
+        "opset": header["opset"],
+        "opset_written": header["opset"],
+        "opsets": header["opsets"],
+        "input_names": list(header["inputs"]),
+        "inputs_dropped": [name for name in request.leaves if name not in header["inputs"]],
+        "file_output_names": list(header["outputs"]),
+        "dynamic_requested": requested,
+        "dynamic_written": written,
+        "dynamic_lost": {name: axes for name, axes in lost.items() if axes},
+    }

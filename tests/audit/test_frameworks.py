@@ -1,0 +1,67 @@
+"""The table of frameworks agrees with the workers, the routes and the options; what it lacks is said, never passed."""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.doctor import EXTRAS, NEEDS, OPTIONAL
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.prepare import check_route, told
+from tensoraudit.errors import InputError
+from tensoraudit.options import FRAMEWORKS as NAMES
+from tensoraudit.options import ROUTES
+from tensoraudit.probes.pool import FRAMEWORKS as WORKERS
+
+PACKAGE = Path(import_module("tensoraudit").__file__).parent
+SOURCES = {name: row for name, row in FRAMEWORKS.items() if name in NAMES}
+JOBS = ("describe", "run", "accepts", "export", "trace", "training")
+
+
+def test_every_framework_of_the_options_has_a_row_and_its_routes():
+    assert set(SOURCES) == set(NAMES)
+    assert tuple(route for row in SOURCES.values() for route in row.routes) == ROUTES
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_worker_has_the_jobs_that_its_row_promises(name):
+    row = SOURCES[name]
+    text = (PACKAGE / "probes" / row.role / "jobs.py").read_text() if row.abilities else "{}"
+    named = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    promised = {row.job(each) for each in JOBS if row.can(each)}
+    assert promised == {row.job(each) for each in JOBS} & named
+    assert bool(row.abilities) == (row.role in WORKERS)
+
+
+def test_rows_are_found_by_role():
+    assert framework_of("tensorflow:target") is FRAMEWORKS["tensorflow"]
+    assert framework_of("onnxruntime") is FRAMEWORKS["onnx"]
+    assert framework_of("nobody") is FRAMEWORKS["python"]
+
+
+def test_the_doctor_asks_every_worker():
+    assert set(EXTRAS) == set(WORKERS)
+    assert {role for needs in NEEDS.values() for role, _ in needs} == set(WORKERS)
+    assert set(WORKERS) >= OPTIONAL - {"jax"}
+
+
+def test_an_object_is_of_the_framework_that_its_file_imports(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("import keras\n")
+    named = Artifact("model.py:make", "python_object", "pytorch", file, attribute="make")
+    assert told(named, None).framework == "tensorflow"
+    assert told(named, "jax").framework == "jax"
+    file.write_text("import keras, torch\n")
+    with pytest.raises(InputError, match=r"a model of pytorch or of tensorflow.*--framework pytorch"):
+        told(named, None)
+    file.write_text("import transformers\n")
+    assert told(named, None).framework == "pytorch"
+
+
+def test_a_route_of_another_framework_is_refused():
+    keras = Artifact("m.keras", "keras", "tensorflow")
+    check_route(keras, "tf2onnx")
+    with pytest.raises(InputError, match=r"torch_onnx_dynamo does not convert TensorFlow models.*tf2onnx"):
+        check_route(keras, "torch_onnx_dynamo")
