@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tensoraudit.audit.lint_cache import cached_lint
+from tensoraudit.collection import without_collection
 from tensoraudit.findings.result import Result
 from tensoraudit.options import Options, make_options
 from tensoraudit.report.writers import check_reports, write_reports
@@ -41,7 +42,8 @@ def _status(console: Console, options: Options) -> Any:
 def _lint(options: Options) -> Result:
     from tensoraudit.pipeline import LINT, run_steps, source_audit  # not needed where the result is recalled
 
-    return run_steps(LINT, source_audit(options))
+    with without_collection():
+        return run_steps(LINT, source_audit(options))
 
 
 def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:

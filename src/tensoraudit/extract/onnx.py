@@ -6,9 +6,6 @@ never read. Knows nothing of rules.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +13,7 @@ from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.onnx_external import external_files
 from tensoraudit.artifacts.onnx_file import ModelHeader, Span, external_tensors, read_header
 from tensoraudit.artifacts.protobuf import WireError
+from tensoraudit.collection import without_collection
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx_declarations import GRAPH_NODE, Declarations, read_declarations
 from tensoraudit.extract.onnx_graph import GraphReader
@@ -42,7 +40,7 @@ def read_onnx(path: str | Path, side: Side = "target") -> list[Fact]:
     header, main = _opened(source, path)
     reader = GraphReader(source, str(path), side)
     try:
-        with _no_collection():
+        with without_collection():
             declared = reader.read_main(main, header.opsets)
             functions = [reader.read_function(span, header.opsets) for span in header.functions]
         external = external_files(path, external_tensors(source.data))
@@ -81,19 +79,6 @@ def graph_inputs(path: str | Path, side: Side = "target") -> tuple[Value, ...]:
         return _signature(read_declarations(source, main, GRAPH_NODE), str(path), side)[0]
     except WireError as error:
         raise _damaged(path, error) from error
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold back Python's cycle collector: facts form no cycles, and it would walk a growing million of them again and
-    again, a third of the whole time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _opened(source: OnnxSource, path: Path) -> tuple[ModelHeader, Span]:

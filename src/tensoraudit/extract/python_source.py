@@ -33,12 +33,11 @@ back in `skipped`, with the reason.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tensoraudit.collection import without_collection
 from tensoraudit.extract.notebooks import is_notebook, read_notebook
 from tensoraudit.extract.python_files import PythonFile, Skipped, UnreadableFile, find_files, read_text
 from tensoraudit.extract.python_outline import Outline
@@ -74,7 +73,7 @@ def read_python(paths: Sequence[Path], *, root: Path | None = None, side: Side =
     facts: list[Fact] = []
     read: list[Path] = []
     lines = 0
-    with _without_collector():
+    with without_collection():
         found = list(find_files(paths, root))
         units, project, skipped = _survey(found)
         for unit in units:
@@ -121,18 +120,6 @@ def _text_of(file: PythonFile) -> tuple[str, Sequence[tuple[int, int]], list[Ski
     notebook = read_notebook(file.path)
     faults = [Skipped(file.shown, fault.reason, fault.number, fault.line) for fault in notebook.faults]
     return notebook.text, notebook.starts, faults
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Syntax trees and facts hold no cycles: looking for some took a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def read_python_text(text: str, path: str = "<text>", *, side: Side = "source") -> PythonFacts:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from tensoraudit.collection import without_collection
 from tensoraudit.errors import RuleError, RuleProblem
 from tensoraudit.language.compile import compile_rule
 from tensoraudit.language.document import read_documents, read_file
@@ -69,7 +68,7 @@ def load_rules(folders: Sequence[Path], *, examples: bool = True) -> RuleSet:
     """
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
-    with _no_collection():
+    with without_collection():
         for folder in folders:
             found, faults = _load_folder(folder, examples or folder != rules_folder())
             rules += found
@@ -120,18 +119,6 @@ def _name_of(folder: Path) -> str:
 def _between(folder: Path, path: Path) -> str:
     inside = path.parent.relative_to(folder).as_posix()
     return "" if inside == "." else inside
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Rules are trees without cycles that all stay: looking for garbage among them takes a quarter of the loading."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def read_rules(path: Path, *, examples: bool = True) -> tuple[list[Rule], list[RuleProblem]]:
