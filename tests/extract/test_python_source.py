@@ -896,8 +896,12 @@ def seconds(text):
 def test_time_grows_with_the_source(name):
     """Four times the source takes four times as long; sixteen times would be quadratic."""
     make = HOSTILE[name]
-    short = min(seconds(make(400)) for _ in range(3))
-    assert min(seconds(make(1600)) for _ in range(2)) < 9 * short + 0.05
+
+    def is_linear():
+        short = min(seconds(make(400)) for _ in range(3))
+        return min(seconds(make(1600)) for _ in range(2)) < 9 * short + 0.05
+
+    assert any(is_linear() for _ in range(4)), "not even once: that is no noise of the machine"
 
 
 def test_the_longest_line_is_read():

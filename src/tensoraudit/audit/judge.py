@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,27 @@ def judge(audit: Audit) -> Audit:
                 audit = _judge_runs(audit, candidate, where, runs)
         if candidate.ships:
             audit = _judge_levels(audit, candidate)
-    return audit.add(notes=tuple(_compiled_differs(audit)))
+    return audit.add(notes=(*_compiled_differs(audit), *_constant_outputs(audit)))
+
+
+def _constant_outputs(audit: Audit) -> Iterator[str]:
+    if audit.pool is None:
+        return
+    runs = [audit.reference_runs[each.name] for each in audit.samples if each.name in audit.reference_runs]
+    yield from constant_outputs([open_arrays(audit.pool, run.outputs) or {} for run in runs])
+
+
+def constant_outputs(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a note for each floating output (name to array, a mapping for each input set) that is one and the same
+    number whatever goes in: two sides that agree on it prove next to nothing."""
+    for name in runs[0] if len(runs) > 1 else ():
+        arrays = [outputs[name] for outputs in runs if name in outputs and outputs[name].size]
+        numbers = {value for array in arrays if array.dtype.kind == "f" for value in (array.min(), array.max())}
+        if len(numbers) == 1 and sum(array.size for array in arrays) > len(arrays):
+            yield (
+                f"output {name} is {numbers.pop():.6g} in every element for every input set, so that comparing it "
+                "shows next to nothing; audit trained weights, or give inputs that move it"
+            )
 
 
 def _compiled_differs(audit: Audit) -> Iterator[str]:
