@@ -16,10 +16,10 @@ from tensoraudit.probes.jax.forward import Subject, forward_error
 from tensoraudit.probes.jax.loading import Model, open_model, read_input
 from tensoraudit.probes.jax.tensors import is_array
 from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
+from tensoraudit.probes.written_file import describe_written
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.failure import understand
 from tensoraudit.routes.jax_causes import CAUSES, fixed_by, operation_place
-from tensoraudit.routes.onnx_header import dynamic_written, read_header
 from tensoraudit.routes.request import Request
 
 ROUTES: Mapping[str, str] = {"jax2onnx": "tensoraudit.routes.jax_to_onnx"}
@@ -49,7 +49,7 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         )
     exported = time.perf_counter()
     return {
-        **_written(request),
+        **describe_written(request, "Report this to the authors of the exporter."),
         "exporter": options.pop("exporter"),
         "options": options,
         "output_names": list(request.outputs),
@@ -116,33 +116,3 @@ def _convert(route: str, request: Request, *, wide: bool) -> tuple[ExportLog, di
         details["fixed"] = fixed_by(problem, request) or None
         raise JobFailed(failure.cause, **details, warnings=log.warnings) from problem
     return log, options
-
-
-def _written(request: Request) -> dict[str, Any]:
-    """What the file says, beside what was asked."""
-    try:
-        header = read_header(request.path)
-    except Exception as problem:
-        raise JobFailed(
-            f"the exporter wrote a file that cannot be read back: {type(problem).__name__}: {problem}",
-            stage="serialise",
-            remedy="Report this to the authors of the exporter.",
-        ) from problem
-    requested = {name: {str(axis): label for axis, label in axes.items()} for name, axes in request.dynamic.items()}
-    written = dynamic_written(header["inputs"])
-    lost = {
-        name: {axis: dim for axis, dim in axes.items() if axis not in written.get(name, {})}
-        for name, axes in requested.items()
-    }
-    return {
-        "path": request.path,
-        "opset": header["opset"],
-        "opset_written": header["opset"],
-        "opsets": header["opsets"],
-        "input_names": list(header["inputs"]),
-        "inputs_dropped": [name for name in request.leaves if name not in header["inputs"]],
-        "file_output_names": list(header["outputs"]),
-        "dynamic_requested": requested,
-        "dynamic_written": written,
-        "dynamic_lost": {name: axes for name, axes in lost.items() if axes},
-    }

@@ -15,10 +15,10 @@ from tensoraudit.probes.pytorch.arguments import Call
 from tensoraudit.probes.pytorch.devices import pinned, seed_everything
 from tensoraudit.probes.pytorch.model import Model, open_model, read_input
 from tensoraudit.probes.pytorch.output_axes import Dynamic, output_axes
+from tensoraudit.probes.written_file import describe_written
 from tensoraudit.routes import ROUTES
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.failure import understand
-from tensoraudit.routes.onnx_header import dynamic_written, read_header
 from tensoraudit.routes.request import Request
 
 
@@ -46,7 +46,7 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     log, options = _convert(params["route"], request)
     exported = time.perf_counter()
     return {
-        **_written(request),
+        **describe_written(request, "Try the other route, and report this to PyTorch."),
         "exporter": f"torch {torch.__version__}",
         "options": options,
         "output_names": list(request.outputs),
@@ -123,33 +123,3 @@ def _convert(route: str, request: Request) -> tuple[ExportLog, dict[str, Any]]:
         failure = understand(problem, log.fixed, module.more(request, problem))
         raise JobFailed(failure.cause, **failure.details(), warnings=log.warnings) from problem
     return log, options
-
-
-def _written(request: Request) -> dict[str, Any]:
-    """What the file says, beside what was asked."""
-    try:
-        header = read_header(request.path)
-    except Exception as problem:
-        raise JobFailed(
-            f"the exporter wrote a file that cannot be read back: {type(problem).__name__}: {problem}",
-            stage="serialise",
-            remedy="Try the other route, and report this to PyTorch.",
-        ) from problem
-    requested = {name: {str(axis): label for axis, label in axes.items()} for name, axes in request.dynamic.items()}
-    written = dynamic_written(header["inputs"])
-    lost = {
-        name: {axis: dim for axis, dim in axes.items() if axis not in written.get(name, {})}
-        for name, axes in requested.items()
-    }
-    return {
-        "path": request.path,
-        "opset": header["opset"],
-        "opset_written": header["opset"],
-        "opsets": header["opsets"],
-        "input_names": list(header["inputs"]),
-        "inputs_dropped": [name for name in request.leaves if name not in header["inputs"]],
-        "file_output_names": list(header["outputs"]),
-        "dynamic_requested": requested,
-        "dynamic_written": written,
-        "dynamic_lost": {name: axes for name, axes in lost.items() if axes},
-    }

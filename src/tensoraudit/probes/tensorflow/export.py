@@ -18,10 +18,10 @@ from tensoraudit.probes.tensorflow.loading import open_model, read_input
 from tensoraudit.probes.tensorflow.model import Model
 from tensoraudit.probes.tensorflow.settings import seed_everything
 from tensoraudit.probes.tensorflow.state import State
+from tensoraudit.probes.written_file import describe_written
 from tensoraudit.routes import ROUTES
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.failure import understand
-from tensoraudit.routes.onnx_header import dynamic_written, read_header
 from tensoraudit.routes.request import Request
 from tensoraudit.routes.tensorflow_causes import CAUSES
 
@@ -126,31 +126,7 @@ def _convert(route: str, request: Request) -> tuple[ExportLog, dict[str, Any]]:
 
 
 def _written(request: Request) -> dict[str, Any]:
-    """What the file says, beside what was asked."""
-    try:
-        header = read_header(request.path)
-    except Exception as problem:
-        raise JobFailed(
-            f"the exporter wrote a file that cannot be read back: {type(problem).__name__}: {problem}",
-            stage="serialise",
-            remedy="Report this to tf2onnx.",
-        ) from problem
-    requested = {name: {str(axis): label for axis, label in axes.items()} for name, axes in request.dynamic.items()}
-    written = dynamic_written(header["inputs"])
-    lost = {
-        name: {axis: dim for axis, dim in axes.items() if axis not in written.get(name, {})}
-        for name, axes in requested.items()
-        if name in header["inputs"]
-    }
-    return {
-        "path": request.path,
-        "opset": header["opset"],
-        "opset_written": header["opset"],
-        "opsets": header["opsets"],
-        "input_names": list(header["inputs"]),
-        "inputs_dropped": [name for name in request.leaves if name not in header["inputs"]],
-        "file_output_names": list(header["outputs"]),
-        "dynamic_requested": requested,
-        "dynamic_written": written,
-        "dynamic_lost": {name: axes for name, axes in lost.items() if axes},
-    }
+    """What the file says. A dimension of an input that tf2onnx dropped is not lost: there is nothing to be dynamic."""
+    found = describe_written(request, "Report this to tf2onnx.")
+    lost = {name: axes for name, axes in found["dynamic_lost"].items() if name in found["input_names"]}
+    return {**found, "dynamic_lost": lost}
