@@ -39,7 +39,7 @@ def safetensors() -> bytes:
         (b"\x1c\0\0\0ORTM" + bytes(100), "an ORT-format model"),
         (b"\x1c\0\0\0ET12" + bytes(100), "an ExecuTorch program"),
         (b"GGUF\x03" + bytes(100), "a GGUF model"),
-        (gzip.compress(b"x"), "a gzip archive.*Unpack it"),
+        (gzip.compress(b"x", mtime=0), "a gzip archive.*Unpack it"),
         (tar(), "a tar archive"),
         (npy(), "a NumPy array.*--inputs"),
         (safetensors(), "a safetensors file.*weights only"),
