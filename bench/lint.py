@@ -54,8 +54,9 @@ def lint(folder: Path, *options: str) -> tuple[float, float, bytes]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment with a cache of this run's own."""
-    return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    """The environment with a cache of this run's own, and compiled modules as an installed package has them."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
 def main() -> None:

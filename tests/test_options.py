@@ -22,7 +22,7 @@ def test_a_pyproject_above_the_folder_is_found(tmp_path):
     [
         ({"target": "onyx"}, "Did you mean onnx"),
         ({"device": "gpu"}, "cpu, cuda, all"),
-        ({"via": "keras2onnx"}, "torch_onnx_dynamo"),
+        ({"via": ""}, "'' is no name"),
         ({"fail_on": "severe"}, "critical, high, medium, low, never"),
         ({"tolerance": -1.0}, "positive"),
         ({"tolerance": float("inf")}, "positive"),

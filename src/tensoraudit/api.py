@@ -10,7 +10,7 @@ from tensoraudit.pipeline import COMPARE, SCAN, new_audit, run
 from tensoraudit.report.json import document
 
 
-def scan(artifact: str | PathLike[str], *, target: str = "onnx", **options: Any) -> dict[str, Any]:
+def scan(artifact: str | PathLike[str], *, target: str | None = None, **options: Any) -> dict[str, Any]:
     """Audit one migration and return the report as a JSON document (schema `tensoraudit-report/1`).
 
     `options` are the command line's, with underscores: `input=("x:float32[batch,8]",)`, `via=...`, `opset=...`.

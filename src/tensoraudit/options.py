@@ -16,16 +16,16 @@ from tensoraudit.errors import ConfigError
 FRAMEWORKS = ("pytorch", "tensorflow", "jax")
 """What a model can be made of."""
 
-TARGETS = ("onnx",)
+TARGETS = ("onnx", "pytorch", "tensorflow", "jax")
 DEVICES = ("cpu", "cuda", "all")
 FAIL_ON = ("critical", "high", "medium", "low", "never")
-ROUTES = ("torch_onnx_dynamo", "torch_onnx_torchscript", "tf2onnx", "jax2onnx")
 MEMORY_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything a user can set. Times are in seconds, memory in bytes (per worker)."""
+    """Everything a user can set. Times are in seconds, memory in bytes (per worker). `targeted` says whether the user
+    named the target."""
 
     target: tuple[str, ...] = ("onnx",)
     inputs: tuple[str, ...] = ()
@@ -47,6 +47,9 @@ class Options:
     fail_on: str = "high"
     baseline: str | None = None
     reproducer: str | None = None
+    map: str | None = None
+    write_map: str | None = None
+    transfer: bool = False
     ignore: tuple[Mapping[str, Any], ...] = ()
     rules: tuple[str, ...] = ("default",)
     severity: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class Options:
     color: bool = True
     verbose: bool = False
     root: Path = Path()
+    targeted: bool = False
 
     def source_paths(self) -> list[Path]:
         """The files and folders of source code that are named here, absolute: the factory's file and `code`."""
@@ -181,7 +185,7 @@ def _switch(key: str) -> Callable[[Any], bool]:
     return read
 
 
-SWITCHES = ("gradients", "trust", "cache", "quiet", "color", "verbose")
+SWITCHES = ("gradients", "transfer", "trust", "cache", "quiet", "color", "verbose")
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "target": _targets,
@@ -189,7 +193,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "input": _strings,
     "code": _strings,
     "report": _strings,
-    "via": lambda value: _one_of("via", value, ROUTES),
     "framework": lambda value: _one_of("framework", value, FRAMEWORKS),
     "opset": _positive("opset", int),
     "device": lambda value: _one_of("device", value, DEVICES),
@@ -203,7 +206,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "severity": _table,
     "off": _names("off", 'off = ["ONX-020"]'),
     "seed": _whole,
-    **{key: _text(key) for key in ("model", "baseline", "reproducer")},
+    **{key: _text(key) for key in ("model", "via", "baseline", "reproducer", "map", "write_map")},
     **{key: _switch(key) for key in SWITCHES},
 }
 
@@ -235,7 +238,7 @@ def _beside(folder: Path, name: Any) -> Any:
 def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Options:
     """Options from what was `given` (None: not given), over pyproject.toml, over the defaults. Raises ConfigError."""
     folder = folder or Path.cwd()
-    known = {each.name for each in fields(Options)} - {"root"}
+    known = {each.name for each in fields(Options)} - {"root", "targeted"}
     merged = {**read_pyproject(folder), **{key: value for key, value in given.items() if value is not None}}
     for key in merged:
         if key not in known:
@@ -243,4 +246,4 @@ def make_options(given: Mapping[str, Any], *, folder: Path | None = None) -> Opt
             hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(sorted(known))}."
             raise ConfigError(f"there is no option {key!r}", where="options", remedy=hint)
     values = {key: READERS[key](value) if key in READERS else value for key, value in merged.items()}
-    return replace(Options(root=folder), **values)
+    return replace(Options(root=folder, targeted="target" in merged), **values)

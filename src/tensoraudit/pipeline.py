@@ -9,12 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tensoraudit.audit.causes_by_value import find_causes
 from tensoraudit.audit.conclude import conclude, match_and_settle
 from tensoraudit.audit.convert import convert
+from tensoraudit.audit.coverage import measure_coverage
+from tensoraudit.audit.draft_map import draft_map
 from tensoraudit.audit.execute import run_candidates, run_reference
 from tensoraudit.audit.judge import judge
 from tensoraudit.audit.localise import localise
 from tensoraudit.audit.observe import collect_facts
+from tensoraudit.audit.operators import list_operators
+from tensoraudit.audit.ported import check_map, pair_models
 from tensoraudit.audit.prepare import (
     choose_rules,
     choose_samples,
@@ -35,16 +40,22 @@ Step = Callable[[Audit], Audit]
 SCAN: tuple[Step, ...] = (
     identify_artifacts,
     choose_rules,
+    check_map,
     start_workers,
     describe_reference,
     collect_facts,
     choose_samples,
+    list_operators,
     run_reference,
     measure_training,
     convert,
+    measure_coverage,
+    pair_models,
     run_candidates,
     judge,
+    draft_map,
     localise,
+    find_causes,
     match_and_settle,
     conclude,
 )

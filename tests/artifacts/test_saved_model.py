@@ -72,6 +72,10 @@ def test_a_graph_that_reads_files_needs_trust():
         (field(1, node("PrintV2") + field(5, b"file:///home/x")), {"PrintV2"}),
         (field(1, node("PrintV2") + field(5, b"stderr")), set()),
         (field(1, node("InitializeTableFromTextFileV2")), {"InitializeTableFromTextFileV2"}),
+        (field(1, node("LoadAndRemapMatrix")), {"LoadAndRemapMatrix"}),
+        (field(1, node("DumpTensor")), {"DumpTensor"}),
+        (field(2, field(1, function("while_body_7", "ExperimentalCSVDataset"))), {"ExperimentalCSVDataset"}),
+        (field(2, field(1, function("f", "DataServiceDatasetV4", "Snapshot"))), {"DataServiceDatasetV4"}),
     ],
 )
 def test_which_operators_use_files(tmp_path, graph, unsafe):

@@ -35,7 +35,6 @@ def safetensors() -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\x1c\0\0\0TFL3" + bytes(100), "a TensorFlow Lite model"),
         (b"\x1c\0\0\0ORTM" + bytes(100), "an ORT-format model"),
         (b"\x1c\0\0\0ET12" + bytes(100), "an ExecuTorch program"),
         (b"GGUF\x03" + bytes(100), "a GGUF model"),

@@ -42,7 +42,7 @@ def test_tensorflow_may_be_missing_until_it_is_named(hellos):
     hellos["tensorflow"] = Outcome("missing", None, "No module named 'tensorflow'")
     assert broken() == set()
     named = broken(python=["tensorflow=/opt/tf/bin/python"])
-    assert named == {"tensorflow", "probe: TensorFlow forward", "route: tf2onnx"}
+    assert named == {"tensorflow", "probe: TensorFlow forward", "route: tf2onnx", "route: tf2onnx_tflite"}
 
 
 def test_tensorflow_that_crashes_is_no_sound_machine(hellos):
@@ -59,3 +59,19 @@ def test_a_converter_that_is_not_installed_beside_its_framework(hellos):
 def test_pytorch_is_expected(hellos):
     hellos["pytorch"] = Outcome("missing", None, "No module named 'torch'")
     assert {"pytorch", "route: torch_onnx_dynamo"} <= broken()
+
+
+def test_ways_between_frameworks_are_lines_of_their_own_and_no_fault(hellos):
+    ways = {check.name: check for check in doctor.examine(make_options({})) if " -> " in check.name}
+    assert {"pytorch -> onnx", "onnx -> jax", "jax -> tensorflow", "tflite -> onnx"} <= set(ways)
+    assert all(check.optional for check in ways.values())
+    assert ways["jax -> onnx"].status == "works" and ways["onnx -> tensorflow"].status == "missing"
+    assert broken() == set()
+
+
+def test_an_interpreter_for_one_converter_is_asked_too(hellos):
+    packages = {"onnx": "1", "onnx2tf": "1"}
+    hellos["tensorflow:onnx2tf"] = Outcome("ok", {**HELLO, "packages": packages})
+    checks = {check.name: check for check in doctor.examine(make_options({"python": ["onnx2tf=/opt/o2t/bin/python"]}))}
+    assert checks["onnx -> tensorflow"].status == "works"
+    assert checks["tensorflow:onnx2tf"].status == "ok"

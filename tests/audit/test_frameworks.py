@@ -12,7 +12,6 @@ from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.prepare import check_route, told
 from tensoraudit.errors import InputError
 from tensoraudit.options import FRAMEWORKS as NAMES
-from tensoraudit.options import ROUTES
 from tensoraudit.probes.pool import FRAMEWORKS as WORKERS
 
 PACKAGE = Path(import_module("tensoraudit").__file__).parent
@@ -20,9 +19,8 @@ SOURCES = {name: row for name, row in FRAMEWORKS.items() if name in NAMES}
 JOBS = ("describe", "run", "accepts", "export", "trace", "training")
 
 
-def test_every_framework_of_the_options_has_a_row_and_its_routes():
+def test_every_framework_of_the_options_has_a_row():
     assert set(SOURCES) == set(NAMES)
-    assert tuple(route for row in SOURCES.values() for route in row.routes) == ROUTES
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -62,6 +60,13 @@ def test_an_object_is_of_the_framework_that_its_file_imports(tmp_path):
 
 def test_a_route_of_another_framework_is_refused():
     keras = Artifact("m.keras", "keras", "tensorflow")
-    check_route(keras, "tf2onnx")
-    with pytest.raises(InputError, match=r"torch_onnx_dynamo does not convert TensorFlow models.*tf2onnx"):
-        check_route(keras, "torch_onnx_dynamo")
+    check_route(keras, "tf2onnx", ["onnx"])
+    check_route(keras, "keras_jax", ["onnx", "jax"])
+    with pytest.raises(InputError, match=r"torch_onnx_dynamo does not lead from TensorFlow to onnx.*one of tf2onnx,"):
+        check_route(keras, "torch_onnx_dynamo", ["onnx"])
+
+
+def test_a_converter_that_does_not_exist_is_refused_with_the_nearest():
+    source = Artifact("m.py", "python_source", "python")
+    with pytest.raises(InputError, match=r"no converter is called 'torchaxe'.*Did you mean torchax\?"):
+        check_route(source, "torch_export+torchaxe", ["jax"])

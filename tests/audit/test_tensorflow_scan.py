@@ -171,7 +171,7 @@ def test_code_in_an_archive_and_operators_that_use_files_are_refused_before_a_wo
         scan(FIXTURES / "lambda.keras", nowhere)
     with pytest.raises(InputError, match=r"ReadFile.*--trust"):
         scan(FIXTURES / "reads_files", nowhere)
-    with pytest.raises(InputError, match="does not convert TensorFlow models"):
+    with pytest.raises(InputError, match="does not lead from TensorFlow to onnx"):
         scan(FIXTURES / "affine", nowhere, via="torch_onnx_dynamo")
 
 

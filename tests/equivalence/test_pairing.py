@@ -90,3 +90,21 @@ def test_a_pairing_reads_as_a_sentence() -> None:
 def test_distance_is_relative_to_the_spread(a: np.ndarray, b: np.ndarray, expected: float) -> None:
     found = distance(a, b)
     assert found == expected or (np.isnan(found) and expected == np.inf)
+
+
+def test_given_pairs_come_before_names() -> None:
+    pairs = pair_outputs({"a": NOTE, "b": ONSET}, {"a": ONSET, "b": NOTE}, {"a": "b", "none": "a"})
+    assert _told(pairs) == [("a", "b", "map"), ("b", "a", "position")]
+
+
+def test_wrong_outputs_of_one_shape_go_to_the_nearest_one() -> None:
+    """One weight changed by 1 % moves every output: they agree with none, and still are nearer to their own."""
+    reference = {"note": NOTE, "onset": ONSET}
+    candidate = {":2": ONSET + 0.05 * RNG.random(ONSET.shape), ":1": NOTE + 0.05 * RNG.random(NOTE.shape)}
+    assert _told(pair_outputs(reference, candidate)) == [("note", ":1", "value"), ("onset", ":2", "value")]
+
+
+def test_wrong_outputs_that_are_near_to_both_keep_their_position() -> None:
+    middle = (NOTE + ONSET) / 2
+    pairs = pair_outputs({"note": NOTE, "onset": ONSET}, {"x": middle, "y": middle + 1e-3})
+    assert _told(pairs) == [("note", "x", "position"), ("onset", "y", "position")]

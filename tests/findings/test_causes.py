@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tensoraudit.facts import Node, Site
+from tensoraudit.facts import Measurement, Node, Site
 from tensoraudit.facts.store import FactStore
 from tensoraudit.findings.causes import add_causes, nodes_above
 from tensoraudit.findings.result import Equivalence, FirstDivergence
@@ -85,3 +85,10 @@ def test_divergence_of_another_output_is_not_its_own(finding):
     findings = [broken(finding), finding("ONX-4", where=Site(node="norm")), finding("ONX-9", where=Site(node="other"))]
     first, *_ = add_causes(findings, [row(tensor="z", node="other"), row()], CHAIN)
     assert first.causes == ("ONX-4",)
+
+
+def test_the_cause_of_a_port_explains_every_divergence_and_is_none_itself(finding):
+    cause = finding("EQV-30", evidence=(Measurement("port.cause", "norm", "batchnorm-epsilon"),))
+    explained, itself = add_causes([broken(finding), cause], [row(node="norm")], CHAIN)
+    assert explained.causes == ("EQV-30",)
+    assert itself.causes == ()

@@ -9,10 +9,22 @@ import pytest
 from tensoraudit.facts import Measurement, Site
 from tensoraudit.findings.finding import Finding, Layer, Severity, State
 from tensoraudit.findings.grade import exit_code, grades, layers
-from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Probe, Result, Suppressed
+from tensoraudit.findings.result import (
+    Conversion,
+    Equivalence,
+    FirstDivergence,
+    Migratability,
+    OperatorUse,
+    Probe,
+    Result,
+    Suppressed,
+)
 
 EVIL = "n\x1b[2J\x1b]0;owned\x07<script>alert('1')</script>[bold]&\u202e|`\x00\udc80"
 """A node name that tries a terminal, HTML, XML, rich markup, Markdown, reading direction and encoding at once."""
+
+
+CUSTOM = OperatorUse("mylib.fft.default", 2, Site(path="net.py", line=42, node="fft"))
 
 
 def make_finding(rule: str, severity: str, state: str, **more: Any) -> Finding:
@@ -132,6 +144,11 @@ def rich_result() -> Result:
         settings={"seed": 0, "reference": {"tf32": False}},
         notes=("not read: broken.py: syntax error",),
         timings={"convert": 2.5, "judge": 0.1},
+        migratability=(
+            Migratability(
+                "onnx", "torch_onnx_dynamo", 2, 3, 7, 9, (CUSTOM,), (CUSTOM,), control_flow="none", converted=True
+            ),
+        ),
     )
 
 

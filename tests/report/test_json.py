@@ -13,8 +13,8 @@ from tensoraudit.findings.finding import Severity
 from tensoraudit.report.json import document, plain, render, without_moving_parts
 
 TOP = [
-    "schema", "tool", "artifact", "targets", "grade", "exit_code", "fail_on", "layers", "findings", "equivalence",
-    "conversions", "probes", "suppressed", "settings", "notes", "timings",
+    "schema", "tool", "artifact", "targets", "grade", "exit_code", "fail_on", "migratability", "layers", "findings",
+    "equivalence", "conversions", "probes", "suppressed", "settings", "notes", "timings",
 ]  # fmt: skip
 
 
@@ -42,10 +42,28 @@ def test_keys_of_the_contract(rich_result):
     assert row["first_divergence"] == {
         "reference_node": "encoder.layer.0.norm (aten.layer_norm.default)", "candidate_node": "node_layer_norm",
         "source_line": "/home/me/net.py:42", "local_error": 1.7e-5, "cumulative_error": 3.1e-4, "reproducer": "repro/1",
+        "candidate_line": "",
     }  # fmt: skip
     assert set(data["probes"][0]) == {
         "name", "framework", "version", "device", "status", "reason", "seconds", "peak_memory", "required", "target",
     }  # fmt: skip
+    assert data["migratability"] == [
+        {
+            "target": "onnx", "route": "torch_onnx_dynamo", "types_supported": 2, "types_total": 3,
+            "nodes_supported": 7, "nodes_total": 9,
+            "unsupported": [
+                {"op": "mylib.fft.default", "count": 2, "where": {
+                    "path": "net.py", "line": 42, "node": "fft", "tensor": None, "variable": None,
+                }},
+            ],
+            "custom": [
+                {"op": "mylib.fft.default", "count": 2, "where": {
+                    "path": "net.py", "line": 42, "node": "fft", "tensor": None, "variable": None,
+                }},
+            ],
+            "control_flow": "none", "converted": True, "reason": "",
+        },
+    ]  # fmt: skip
     assert data["suppressed"][0]["reason"] == "by hand"
     assert data["conversions"][1]["details"]["source"]["line"] == 12
 

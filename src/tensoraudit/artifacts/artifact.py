@@ -16,11 +16,12 @@ Format = Literal[
     "keras",
     "keras_h5",
     "jax_export",
+    "tflite",
     "onnx",
     "python_object",
     "python_source",
 ]
-Framework = Literal["pytorch", "tensorflow", "jax", "onnx", "python"]
+Framework = Literal["pytorch", "tensorflow", "tflite", "jax", "onnx", "python"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from tensoraudit.artifacts.pickles import PickledObject
 from tensoraudit.artifacts.protobuf import WireError
 from tensoraudit.artifacts.saved_model import PROTO, details_of, read_saved_model
 from tensoraudit.artifacts.signatures import describe_bytes, describe_folder, describe_zip
+from tensoraudit.artifacts.tflite import MAGIC, read_tflite
+from tensoraudit.artifacts.tflite import details_of as tflite_details
 from tensoraudit.artifacts.torch_export import is_exported_program, layout_of, wishes_of_exported_program
 from tensoraudit.artifacts.torch_files import (
     TorchPickle,
@@ -37,17 +39,19 @@ from tensoraudit.errors import InputError
 
 _PROMISES: Final[dict[str, Format]] = {
     ".onnx": "onnx", ".pt2": "exported_program", ".jit": "torchscript", ".keras": "keras", ".h5": "keras_h5",
-    ".hdf5": "keras_h5", ".jaxexport": "jax_export",
+    ".hdf5": "keras_h5", ".jaxexport": "jax_export", ".tflite": "tflite",
 }  # fmt: skip
 """Suffixes that promise one format; `.pt`, `.pth` and `.bin` promise nothing."""
 _FRAMEWORKS: Final[dict[Format, Framework]] = {
-    "onnx": "onnx", "keras": "tensorflow", "keras_h5": "tensorflow", "jax_export": "jax",
+    "onnx": "onnx", "keras": "tensorflow", "keras_h5": "tensorflow", "jax_export": "jax", "tflite": "tflite",
 }  # fmt: skip
 """Of formats that are not PyTorch's."""
 _ZIP_MAGIC: Final = frozenset({b"PK\x03\x04", b"PK\x05\x06"})
 """How an archive begins; the second is one without entries."""
 _SOURCE_SUFFIXES: Final = frozenset({".py", ".ipynb"})
-_MODEL_SUFFIXES: Final = frozenset({".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin", ".keras", ".h5", ".jaxexport"})
+_MODEL_SUFFIXES: Final = frozenset(
+    (".onnx", ".pt", ".pth", ".pt2", ".jit", ".bin", ".keras", ".h5", ".jaxexport", ".tflite")
+)
 _COPY: Final = "Copy or download the file again, or export the model again."
 _MAX_SOURCE: Final = 32 << 20
 _MAX_FOLDER: Final = 100_000
@@ -70,7 +74,7 @@ def identify(spec: str) -> Artifact:
     view = map_file(path)
     if bytes(view[:4]) in _ZIP_MAGIC:
         return _zip(spec, path, view)
-    for read in (_legacy, _h5, _source, _jax_export, _onnx):
+    for read in (_legacy, _h5, _tflite, _source, _jax_export, _onnx):
         artifact = read(spec, path, view)
         if artifact is not None:
             return artifact
@@ -110,6 +114,12 @@ def _h5(spec: str, path: Path, view: memoryview) -> Artifact | None:
 def _jax_export(spec: str, path: Path, view: memoryview) -> Artifact | None:
     found = read_jax_export(view)
     return _artifact(spec, path, "jax_export", found) if found is not None else None
+
+
+def _tflite(spec: str, path: Path, view: memoryview) -> Artifact | None:
+    if bytes(view[4:8]) != MAGIC:
+        return None
+    return _artifact(spec, path, "tflite", tflite_details(read_tflite(view, str(path))))
 
 
 def _keras(spec: str, path: Path, archive: SafeZip) -> Artifact:

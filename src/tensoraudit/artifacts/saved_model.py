@@ -37,6 +37,13 @@ _FILE_OPS: Final = frozenset((
     *("WholeFileReaderV2", "TextLineReaderV2", "TFRecordReader", "TFRecordReaderV2", "FixedLengthRecordReader"),
     *("FixedLengthRecordReaderV2", "IdentityReader", "IdentityReaderV2", "RpcServerStart", "DistributedSave"),
     *("DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "ImmutableConst", "CheckpointHasKey"),
+    *("DebugNumericSummary", "DebugNanCount", "DumpTensor", "LoadAndRemapMatrix", "GenerateVocabRemapping", "Skipgram"),
+    *("RecordInput", "LMDBReader", "MatchingFilesDataset", "DatasetToTFRecord", "DTensorRestoreV2", "WriteSummary"),
+    *("ExperimentalMatchingFilesDataset", "ExperimentalDatasetToTFRecord", "ExperimentalLMDBDataset", "RpcClient"),
+    *("ExperimentalSqlDataset", "ExperimentalCSVDataset", "ListSnapshotChunksDataset", "SnapshotDatasetReader"),
+    *("SnapshotChunkDataset", "SnapshotNestedDatasetReader", "CalibrationStatisticsSaver", "RpcServer", "SummaryWriter"),
+    *("FixedUnigramCandidateSampler", "DecodeProtoV2", "EncodeProto", "RegisterDataset", "RegisterDatasetV2"),
+    *("DataServiceDataset", "DataServiceDatasetV2", "DataServiceDatasetV3", "DataServiceDatasetV4"),
 ))  # fmt: skip
 """Operators that open files or sockets, or call Python."""
 _CHECKPOINT_OPS: Final = frozenset(

@@ -10,13 +10,11 @@ from typing import Final
 
 _FACTORY: Final = "Name a function that builds the PyTorch model instead: file.py:name."
 _UNPACK: Final = "Unpack it and name the model file inside."
-_NO_MODEL: Final = "Name a model: .pt, .pt2, .onnx, or file.py:name."
+_NO_MODEL: Final = "Name a model: .pt, .pt2, .onnx, .keras, .tflite, a SavedModel folder, or file.py:name."
 _DOWNLOAD: Final = "It is what a failed download leaves; fetch the model again."
-_NOT_YET: Final = "This version audits PyTorch models for ONNX; name the PyTorch side, for example file.py:name."
 
 _MAGIC: Final[tuple[tuple[int, bytes, str, str], ...]] = (
     (0, b"version https://git-lfs", "a Git LFS pointer, not the file it stands for", "Run `git lfs pull`."),
-    (4, b"TFL3", "a TensorFlow Lite model", _NOT_YET),
     (4, b"ORTM", "an ORT-format model (.ort)", "Name the .onnx file that it was made from."),
     (4, b"ET12", "an ExecuTorch program (.pte)", "Name the ExportedProgram (.pt2) that it was made from."),
     (0, b"GGUF", "a GGUF model of llama.cpp", _FACTORY),

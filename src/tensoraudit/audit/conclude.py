@@ -11,6 +11,7 @@ from typing import Any
 
 from tensoraudit.audit.frameworks import rule_source, rule_target
 from tensoraudit.audit.state import Audit
+from tensoraudit.audit.upgrade import target_role
 from tensoraudit.extract.derived import complete_store
 from tensoraudit.facts import Scope, Site
 from tensoraudit.findings.baseline import apply_baseline, read_baseline
@@ -21,6 +22,7 @@ from tensoraudit.findings.grade import exit_code, grades, layers
 from tensoraudit.findings.merge import merge
 from tensoraudit.findings.result import Probe, Result, Suppressed
 from tensoraudit.findings.settle import findings_from_matches
+from tensoraudit.findings.severity import order_key
 from tensoraudit.findings.suppress import read_config, suppress
 from tensoraudit.language.engine import match_rules
 from tensoraudit.version import __version__
@@ -30,7 +32,7 @@ SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "
 
 PROBE_OF: Mapping[str, str] = {
     "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes",
-    "training": "training",
+    "training": "training", "ported": "ported", "gradients": "gradients",
 }  # fmt: skip
 """Which probe of the rule language a row of the report belongs to, by the row's first word."""
 
@@ -40,20 +42,27 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {"outputs": ("sizes", "determinism", "s
 
 def match_and_settle(audit: Audit) -> Audit:
     """Ask every rule, and let the measurements decide where a rule says how."""
-    assert audit.artifact is not None and audit.rules is not None
     audit.progress("matching rules")
+    found = [finding for target in audit.options.target for finding in _found(audit, target)]
+    return audit.add(findings=tuple(sorted(found, key=order_key)))
+
+
+def _found(audit: Audit, target: str) -> list[Finding]:
+    """The findings for one target: what was measured of another says nothing of it."""
+    assert audit.artifact is not None and audit.rules is not None
     # Rules speak of runtimes, users of targets; the store speaks the rules' language.
-    measured = (replace(row, target=rule_target(row.target)) for row in audit.measurements)
+    measured = (
+        replace(row, target=rule_target(row.target)) for row in audit.measurements if row.target in {"", target}
+    )
     store = complete_store((*audit.facts, *measured))
+    probes = [row for row in audit.probes if row.target in {"", target}]
+    ran = None if audit.pool is None else _why_not(probes)
     source = rule_source(audit.artifact.framework)
-    ran = None if audit.pool is None else _why_not(audit.probes)
-    found: list[Finding] = []
-    for target in audit.options.target:
-        matches = match_rules(audit.rules, store, source=source, target=rule_target(target))
-        found += findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
+    matches = match_rules(audit.rules, store, source=source, target=rule_target(target))
+    found = findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
     merged = merge(found, {rule.id: rule.supersedes for rule in audit.rules})
-    named = (_name_target(finding) for finding in add_causes(merged, audit.equivalence, store))
-    return audit.add(findings=tuple(named))
+    rows = [row for row in audit.equivalence if row.target in {"", target}]
+    return [_name_target(finding) for finding in add_causes(merged, rows, store)]
 
 
 def _name_target(finding: Finding) -> Finding:
@@ -63,7 +72,7 @@ def _name_target(finding: Finding) -> Finding:
     )
 
 
-def _why_not(probes: tuple[Probe, ...]) -> dict[str, str]:
+def _why_not(probes: Sequence[Probe]) -> dict[str, str]:
     """Why a probe of the rule language gave no measurement."""
     reasons: dict[str, str] = {}
     for row in probes:
@@ -90,7 +99,7 @@ def conclude(audit: Audit) -> Audit:
     """Suppress what the user silenced, grade, and write down the result."""
     assert audit.artifact is not None and audit.rules is not None
     kept, silenced, outdated = _silence(audit)
-    probes = _with_gradients(audit)
+    probes = audit.probes
     targets = audit.options.target
     result = Result(
         tool=_tool(audit),
@@ -101,6 +110,7 @@ def conclude(audit: Audit) -> Audit:
         layers=layers(kept, probes, targets),
         findings=tuple(kept),
         equivalence=audit.equivalence,
+        migratability=audit.migratability,
         conversions=audit.conversions,
         probes=probes,
         suppressed=tuple(silenced),
@@ -153,22 +163,16 @@ def _asked(audit: Audit) -> set[str]:
     }
 
 
-def _with_gradients(audit: Audit) -> tuple[Probe, ...]:
-    if not audit.options.gradients:
-        return audit.probes
-    reason = "an ONNX file holds the forward pass only; gradients are compared between frameworks that have them"
-    return (*audit.probes, Probe("gradients", "onnxruntime", "", "cpu", "unsupported", reason, required=True))
-
-
 def _tool(audit: Audit) -> dict[str, Any]:
     versions: dict[str, Any] = {
         "name": "tensoraudit",
         "version": __version__,
         "python": platform.python_version(),
     }
-    if audit.pool is None or audit.reference is None:
+    if audit.pool is None or audit.reference is None or audit.artifact is None:
         return versions
-    for role in dict.fromkeys((audit.reference.role, "onnxruntime")):
+    targets = (target_role(each, audit.artifact, audit.options) for each in audit.options.target)
+    for role in dict.fromkeys((audit.reference.role, *targets)):
         versions[role] = (audit.pool.hello(role).result or {}).get("version", "missing")
     return versions
 

@@ -1,16 +1,19 @@
-"""Convert the reference by every route to a target, and say what became of each."""
+"""Convert the reference to every target, and say what became of each route."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tensoraudit.audit.frameworks import Framework, framework_of
-from tensoraudit.audit.prepare import export_sample, side_of
-from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.migration import TOOLS, Route, routes
+from tensoraudit.audit.prepare import side_of
+from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit, Candidate
+from tensoraudit.audit.travel import Dynamic, Journey, Known, Stop, travel
+from tensoraudit.audit.upgrade import two_interpreters, upgrade
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Conversion
@@ -28,101 +31,123 @@ MEASURED = (
 
 
 def convert(audit: Audit) -> Audit:
-    """Try every route (or the one that `--via` names alone as the shipping one, the rest as evidence)."""
+    """Convert to every target, or take the given candidate."""
     if audit.candidate_artifact is not None or audit.artifact is None:
         return _given_candidate(audit)
-    if audit.artifact.framework == "onnx" or audit.reference is None:
-        return _same_file(audit)
-    framework = framework_of(audit.reference.role)
-    if not framework.routes:
-        return _no_route(audit, framework)
-    outcomes = {route: _export(audit, route, audit.dynamic) for route in framework.routes}
-    audit, outcomes = _with_fixed_batch(audit, outcomes)
-    shipping = audit.options.via or next((r for r, o in outcomes.items() if o.status == "ok"), framework.routes[0])
-    status = _status(audit, outcomes, shipping)
+    for target in audit.options.target if audit.reference is not None else ():
+        audit = _convert_to(audit, target)
+    return audit
+
+
+def _convert_to(audit: Audit, target: str) -> Audit:
+    assert audit.artifact is not None
+    if target == audit.artifact.framework:
+        same = target == "onnx" and not two_interpreters(audit.options)
+        return _same_file(audit) if same else upgrade(audit, target)
+    found = routes(audit.artifact, target)
+    return _by_routes(audit, target, found) if found else _no_route(audit, target)
+
+
+def _by_routes(audit: Audit, target: str, found: Sequence[Route]) -> Audit:
+    """Try the routes (the one that `--via` names ships, if it leads there), and say what the ends mean."""
+    known: Known = {}
+    journeys = _journeys(audit, target, found, known)
+    audit, journeys = _with_fixed_batch(audit, target, found, journeys)
+    shipping = _shipping(audit, journeys)
+    outcomes = {route: journey.outcome for route, journey in journeys.items()}
+    status = _status(audit, target, outcomes, shipping)
     # What a route refuses is measured, and a finding says so; only where nobody could tell the probe is missing.
     told = status.value in {"impossible", "refused"}
-    for route, outcome in outcomes.items():
-        audit = _record(audit, route, outcome, ships=route == shipping, required=route == shipping and not told)
-    return audit.add(measurements=(status, _measured(audit, "conversion.route", "model", shipping)))
+    for route, journey in journeys.items():
+        audit = _record(audit, target, journey, ships=route == shipping, required=route == shipping and not told)
+    return audit.add(measurements=(status, _measured(audit, target, "conversion.route", shipping)))
 
 
-def _no_route(audit: Audit, framework: Framework) -> Audit:
-    reason = framework.lacks("convert")
-    row = probe_row("convert", framework.role, "cpu", "unsupported", reason, required=True, target="onnx")
+def _shipping(audit: Audit, journeys: Mapping[str, Journey]) -> str:
+    if audit.options.via in journeys:
+        return str(audit.options.via)
+    return next((name for name, each in journeys.items() if each.outcome.status == "ok"), next(iter(journeys)))
+
+
+def _journeys(
+    audit: Audit, target: str, found: Sequence[Route], known: Known, dynamic: Dynamic | None = None
+) -> dict[str, Journey]:
+    """Every route to ONNX, where a second exporter is evidence; to a framework the best one that arrives."""
+    dynamic = audit.dynamic if dynamic is None else dynamic
+    via = [route for route in found if route.name == audit.options.via]
+    journeys: dict[str, Journey] = {}
+    for route in found if target == "onnx" else via or found:
+        journeys[route.name] = travel(audit, route, dynamic, known)
+        if target != "onnx" and journeys[route.name].outcome.status == "ok":
+            break
+    return journeys
+
+
+def _no_route(audit: Audit, target: str) -> Audit:
+    assert audit.reference is not None
+    framework = framework_of(audit.reference.role)
+    reason = f"no converter leads from {framework.title} to {target}"
+    row = probe_row("convert", framework.role, "cpu", "unsupported", reason, required=True, target=target)
     return audit.add(probes=(row,))
 
 
-def _measured(audit: Audit, metric: str, subject: str, value: Any, detail: str = "") -> Measurement:
-    """A measurement of the worker that exports."""
+def _measured(
+    audit: Audit, target: str, metric: str, value: Any, *, subject: str = "model", detail: str = ""
+) -> Measurement:
+    """A measurement of the worker that converts."""
     assert audit.reference is not None
     probe = framework_of(audit.reference.role).job("export")
-    return Measurement(metric, subject, value, probe=probe, side="target", target="onnx", detail=detail)
+    return Measurement(metric, subject, value, probe=probe, side="target", target=target, detail=detail)
 
 
-def _with_fixed_batch(audit: Audit, outcomes: dict[str, Outcome]) -> tuple[Audit, dict[str, Outcome]]:
+def _with_fixed_batch(
+    audit: Audit, target: str, found: Sequence[Route], journeys: dict[str, Journey]
+) -> tuple[Audit, dict[str, Journey]]:
     """A batch that nobody declared must not make a conversion impossible: where no route takes it, go without."""
-    refused = [o for o in outcomes.values() if o.status == "failed" and (o.error or {}).get("details", {}).get("fixed")]
-    if not audit.implicit_batch or not refused or any(outcome.status == "ok" for outcome in outcomes.values()):
-        return audit, outcomes
+    ends = [journey.outcome for journey in journeys.values()]
+    refused = [end for end in ends if end.status == "failed" and (end.error or {}).get("details", {}).get("fixed")]
+    if not audit.implicit_batch or not refused or any(end.status == "ok" for end in ends):
+        return audit, journeys
     samples = tuple(sample for sample in audit.samples if sample.kind != "size")
     audit = replace(audit, dynamic={}, implicit_batch=False, samples=samples)
-    audit = audit.add(measurements=(_measured(audit, "export.batch_fixed", "model", refused[0].reason),))
-    return audit, {route: _export(audit, route, {}) for route in outcomes}
+    audit = audit.add(measurements=(_measured(audit, target, "export.batch_fixed", refused[0].reason),))
+    return audit, _journeys(audit, target, found, {}, {})
 
 
-def _export(audit: Audit, route: str, dynamic: Mapping[str, Any]) -> Outcome:
-    assert audit.pool is not None and audit.reference is not None
-    audit.progress(f"converting with {route}")
-    path = audit.pool.folder / f"{route}.onnx"
-    params = {
-        **audit.reference.params,
-        "route": route,
-        "inputs": wire(audit.pool, export_sample(audit)),
-        "dynamic": dynamic,
-        "opset": audit.options.opset,
-        "path": str(path),
-    }
-    role = audit.reference.role
-    return audit.pool.run(role, framework_of(role).job("export"), params)
-
-
-def _record(audit: Audit, route: str, outcome: Outcome, *, ships: bool, required: bool) -> Audit:
-    assert audit.reference is not None
-    result, details = outcome.result or {}, (outcome.error or {}).get("details", {})
+def _record(audit: Audit, target: str, journey: Journey, *, ships: bool, required: bool) -> Audit:
+    outcome, route = journey.outcome, journey.route.name
+    details = (outcome.error or {}).get("details", {})
     conversion = Conversion(
-        target="onnx",
+        target=target,
         route=route,
         status=outcome.status,
         ships=ships,
-        options=result.get("options", {}),
-        cause=outcome.reason,
+        options=journey.options if outcome.status == "ok" else {},
+        cause=journey.reason,
         remedy=details.get("remedy", ""),
         details={**details, "traceback": (outcome.error or {}).get("traceback", "")}
         if outcome.error
-        else _facts_of(result),
-        seconds=outcome.seconds,
+        else _facts_of(outcome.result or {}),
+        seconds=journey.seconds,
     )
+    worker = framework_of(FRAMEWORKS[TOOLS[journey.hop].framework].role).role
+    row = probe_row(f"convert.{route}", worker, "cpu", outcome, journey.reason, required=required, target=target)
     audit = audit.add(
         conversions=(conversion,),
-        probes=(
-            probe_row(
-                f"convert.{route}",
-                audit.reference.role,
-                "cpu",
-                outcome,
-                required=required,
-                target="onnx",
-            ),
-        ),
-        measurements=tuple(_measurements(audit, route, outcome, result if ships else {})),
+        probes=(replace(row, seconds=journey.seconds),),
+        measurements=tuple(_measurements(audit, target, journey, ships=ships)),
     )
-    if not result:
-        return audit
-    path = Path(result["path"])
-    candidate = Candidate(route, "onnxruntime", {"path": str(path)}, "onnx", ships, path)
+    return audit if journey.end is None else _arrived(audit, target, journey, journey.end, ships=ships)
+
+
+def _arrived(audit: Audit, target: str, journey: Journey, end: Stop, *, ships: bool) -> Audit:
+    """The converted model as a candidate."""
+    path = Path(end.params["path"]) if "path" in end.params else None
+    role = FRAMEWORKS[target].role  # type: ignore[index]
+    name = journey.route.name
+    candidate = Candidate(name, role, end.params, target, ships, path, end.inputs, end.outputs, end.layouts)
     # The graph of a route that does not ship is evidence: its faults are not the user's.
-    graph = tuple(read_onnx(path, side="target")) if ships else ()
+    graph = tuple(read_onnx(path, side="target")) if ships and path is not None and target == "onnx" else ()
     return audit.add(candidates=(candidate,), facts=graph)
 
 
@@ -134,11 +159,12 @@ def _facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _measurements(audit: Audit, route: str, outcome: Outcome, result: Mapping[str, Any]) -> Iterator[Measurement]:
-    yield _measured(audit, "export.status", route, outcome.status)
-    for key in MEASURED:
+def _measurements(audit: Audit, target: str, journey: Journey, *, ships: bool) -> Iterator[Measurement]:
+    route, result = journey.route.name, journey.outcome.result or {}
+    yield _measured(audit, target, "export.status", journey.outcome.status, subject=route)
+    for key in MEASURED if ships else ():
         if result.get(key) is not None:
-            yield _measured(audit, f"export.{key}", route, _listed(result[key]))
+            yield _measured(audit, target, f"export.{key}", _listed(result[key]), subject=route)
 
 
 def _listed(value: Any) -> Any:
@@ -172,10 +198,10 @@ def conversion_status(statuses: Mapping[str, str], shipping: str) -> str:
     return "impossible" if seen <= REFUSED | {"crashed"} and seen & REFUSED else "unknown"
 
 
-def _status(audit: Audit, outcomes: Mapping[str, Outcome], shipping: str) -> Measurement:
+def _status(audit: Audit, target: str, outcomes: Mapping[str, Outcome], shipping: str) -> Measurement:
     value = conversion_status({route: outcome.status for route, outcome in outcomes.items()}, shipping)
     detail = "; ".join(f"{route}: {o.reason or o.status}" for route, o in outcomes.items() if o.status != "ok")
-    return _measured(audit, "conversion.status", "model", value, detail)
+    return _measured(audit, target, "conversion.status", value, detail=detail)
 
 
 def _given_candidate(audit: Audit) -> Audit:

@@ -8,6 +8,8 @@ from importlib.metadata import distributions
 from typing import Any
 
 from tensoraudit.audit.frameworks import FRAMEWORKS
+from tensoraudit.audit.migration import HOPS
+from tensoraudit.audit.pairs import Pair, pairs, workers
 from tensoraudit.options import Options
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.outcome import Outcome
@@ -16,26 +18,32 @@ from tensoraudit.probes.pool import Pool
 EXTRAS: Mapping[str, str] = {each.role: each.extra for each in FRAMEWORKS.values() if each.abilities}
 """Worker roles, and the extra that installs each."""
 
-OPTIONAL = frozenset(("tensorflow", "jax"))
+OPTIONAL = frozenset(("tensorflow", "jax", "litert"))
 """Frameworks that few environments hold beside PyTorch; one that is not installed is no fault unless it was named."""
 
 NEEDS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "probe: PyTorch forward": (("pytorch", ""),),
     "probe: ONNX Runtime forward": (("onnxruntime", ""), ("onnxruntime", "onnx")),
     "probe: NumPy reference evaluator": (("onnxruntime", "onnx"),),
-    "route: torch_onnx_dynamo": (("pytorch", "onnx"), ("pytorch", "onnxscript")),
-    "route: torch_onnx_torchscript": (("pytorch", "onnx"),),
     "probe: TensorFlow forward": (("tensorflow", ""),),
-    "route: tf2onnx": (("tensorflow", "tf2onnx"), ("tensorflow", "onnx")),
     "probe: JAX forward": (("jax", ""),),
-    "route: jax2onnx": (("jax", "jax2onnx"), ("jax", "onnx")),
+    "probe: TensorFlow Lite forward": (("litert", ""),),
+    **{
+        f"route: {hop.tool}": (
+            (FRAMEWORKS[hop.framework].role, ""),
+            *((FRAMEWORKS[hop.framework].role, package) for package in hop.packages),
+        )
+        for hop in HOPS
+        if hop.job == "export"
+    },
 }
 """What each probe and route needs: a worker, and packages inside its interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the diagnosis. `status` is ok, missing, crashed, timeout, failed or conflict.
+    """One line of the diagnosis. `status` is ok, missing, crashed, timeout, failed or conflict; of a pair of frameworks
+    works, missing or impossible.
 
     An `optional` line may be missing on a sound machine; where anything else cannot run, an audit could not tell.
     """
@@ -49,18 +57,31 @@ class Check:
 def examine(options: Options) -> list[Check]:
     """Start every worker once and report versions, devices, probes, routes and conflicts."""
     with Pool(limits=Limits(timeout=options.timeout, memory=options.memory), interpreters=dict(options.python)) as pool:
-        for role in EXTRAS:
+        roles = (*EXTRAS, *workers(options.python))
+        for role in roles:
             pool.start(role)
-        hellos = {role: pool.hello(role) for role in EXTRAS}
+        hellos = {role: pool.hello(role) for role in roles}
     absent = {role for role in OPTIONAL & set(hellos) - set(options.python) if hellos[role].status == "missing"}
-    return [*_frameworks(hellos, absent), *_devices(hellos), *_abilities(hellos, absent), *_conflicts(hellos)]
+    return [
+        *_frameworks(hellos, absent),
+        *_devices(hellos),
+        *_abilities(hellos, absent),
+        *_conflicts(hellos),
+        *(_way(pair) for pair in pairs(hellos, options.python)),
+    ]
+
+
+def _way(pair: Pair) -> Check:
+    """No single way is expected of a machine: one that cannot be gone is no fault of it."""
+    return Check(f"{pair.source} -> {pair.target}", pair.status, pair.detail, optional=True)
 
 
 def _frameworks(hellos: Mapping[str, Outcome], absent: Collection[str]) -> Iterator[Check]:
     for role, outcome in hellos.items():
         hello = outcome.result
         if hello is None:
-            yield Check(role, outcome.status, f"{outcome.reason}; install {EXTRAS[role]}", role in absent)
+            extra = EXTRAS[role.partition(":")[0]]
+            yield Check(role, outcome.status, f"{outcome.reason}; install {extra}", role in absent)
         else:
             network = "no network" if hello.get("network") == "isolated" else "network not blocked"
             wide = f", 64-bit types {'on' if hello['x64'] else 'off'}" if "x64" in hello else ""

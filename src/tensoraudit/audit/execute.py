@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from tensoraudit.audit.frameworks import framework_of
+from tensoraudit.audit.layouts import as_candidate
+from tensoraudit.audit.modes import run_modes
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
-from tensoraudit.equivalence.inputs import perturb
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Measurement
 from tensoraudit.probes.outcome import Outcome
@@ -22,8 +21,8 @@ PERTURBATIONS = 3
 OWN_SAMPLE = "sample-"
 """Input sets that the user gave: one that the reference refuses was asked for and could not be judged."""
 
-EAGER = "eager"
-"""The name of the reference's twin that is not compiled."""
+EVALUATOR = "onnxruntime.reference"
+"""The job of the NumPy evaluator of onnx."""
 
 LEVELS = ("basic", "extended", "all")
 PROVIDERS: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu",), "cuda": ("cpu", "cuda"), "all": ("cpu", "cuda")}
@@ -34,9 +33,28 @@ def run_reference(audit: Audit) -> Audit:
     """Reference twice, in double precision, and with inputs moved by one ULP."""
     if audit.reference is None or not audit.samples or audit.pool is None:
         return audit
+    audit = _run_reference(audit)
+    assert audit.reference is not None
+    return _stand_in(audit) if audit.reference.job == EVALUATOR and not usable_samples(audit) else audit
+
+
+def _stand_in(audit: Audit) -> Audit:
+    """Where the NumPy evaluator cannot run a file at all, ONNX Runtime without optimisations takes its place: what
+    differs from that is still a fault, but what agrees shows nothing, for both share their kernels."""
+    assert audit.reference is not None
+    why = next((run.error for run in audit.reference_runs.values() if run.error), audit.probes[-1].reason)
+    reason = (
+        f"the NumPy evaluator of onnx cannot run this file ({why}); nothing else here is independent of the runtime"
+    )
+    row = probe_row("reference.outputs", "onnx.reference", "cpu", "failed", reason, required=True)
+    side = replace(audit.reference, job="onnxruntime.run", label="onnxruntime/cpu")
+    return _run_reference(audit.add(reference=side, probes=(row,)))
+
+
+def _run_reference(audit: Audit) -> Audit:
+    assert audit.reference is not None
     audit.progress(f"running the reference on {len(audit.samples)} input sets")
-    run = _run_framework if framework_of(audit.reference.role).can("oracle") else _run_moved
-    outcome = run(audit)
+    outcome = _run_framework(audit)
     result = outcome.result or {}
     framework = audit.reference.label.split("/")[0]
     runs = {name: _usable(audit, each) for name, each in read_runs(result).items()}
@@ -64,7 +82,7 @@ def _usable(audit: Audit, run: Run) -> Run:
     assert audit.pool is not None and audit.reference is not None
     if not run.error and run.oracle is None and run.perturbed_by == "weights" and _is_edge(audit, run.sample):
         return replace(run, error="without an oracle nothing tells how large the noise of zeros is")
-    if audit.reference.job != "onnxruntime.reference" or run.error or not has_nan(audit.pool, run):
+    if audit.reference.job != EVALUATOR or run.error or not has_nan(audit.pool, run):
         return run
     return replace(run, error="the evaluator gives NaN")
 
@@ -76,52 +94,15 @@ def _is_edge(audit: Audit, name: str) -> bool:
 def _run_framework(audit: Audit) -> Outcome:
     assert audit.pool is not None and audit.reference is not None
     params = {
+        **_device(audit.reference.role, "cpu", level="disable"),
         **audit.reference.params,
         "inputs": [wire(audit.pool, sample) for sample in audit.samples],
-        "device": "cpu",
         "repeat": 2,
         "oracle": True,
         "perturbations": PERTURBATIONS,
         "seed": audit.options.seed,
     }
     return audit.pool.run(audit.reference.role, audit.reference.job, params)
-
-
-def _run_moved(audit: Audit) -> Outcome:
-    """A reference without a double-precision twin, as an ONNX file: its floor comes from perturbed inputs, run as more
-    samples."""
-    assert audit.pool is not None and audit.reference is not None
-    moved = [
-        Sample(
-            f"{sample.name}~{draw}",
-            {**sample.arrays, **perturb(dict(sample.arrays), audit.options.seed + draw)},
-            sample.kind,
-        )
-        for sample in audit.samples
-        for draw in range(PERTURBATIONS if _can_move(sample) else 0)
-    ]
-    base = {**audit.reference.params, **_device(audit.reference.role, "cpu", level="disable")}
-    outcome = audit.pool.run(
-        audit.reference.role,
-        audit.reference.job,
-        {**base, "repeat": 2, "inputs": [wire(audit.pool, s) for s in audit.samples]},
-    )
-    if outcome.result is None or not moved:
-        return outcome
-    noisy = audit.pool.run(
-        audit.reference.role, audit.reference.job, {**base, "repeat": 1, "inputs": [wire(audit.pool, s) for s in moved]}
-    )
-    draws = {run["input"]: run["outputs"] for run in (noisy.result or {}).get("runs", ()) if not run.get("error")}
-    for run in outcome.result["runs"]:
-        run["perturbed"] = [outputs for name, outputs in draws.items() if name.partition("~")[0] == run["input"]]
-        run["oracle_reason"] = run.get("oracle_reason") or "no double-precision twin of this model"
-    return outcome
-
-
-def _can_move(sample: Sample) -> bool:
-    """Whether one ULP of noise changes anything: integers stay, and zeros too, which would give a floor of nothing."""
-    arrays = [array for array in sample.arrays.values() if isinstance(array, np.ndarray) and array.dtype.kind == "f"]
-    return any(array.any() for array in arrays)
 
 
 def usable_samples(audit: Audit) -> list[Sample]:
@@ -138,7 +119,7 @@ def run_candidates(audit: Audit) -> Audit:
         audit = _run_candidate(audit, candidate, "cpu", required=candidate.ships)
         if candidate.ships:
             audit = _run_cuda(_run_levels(audit, candidate), candidate)
-    return _run_reference_on_cuda(_run_reference_eagerly(audit))
+    return _run_reference_on_cuda(run_modes(audit, usable_samples(audit)))
 
 
 def _run_reference_on_cuda(audit: Audit) -> Audit:
@@ -149,29 +130,12 @@ def _run_reference_on_cuda(audit: Audit) -> Audit:
     return _run_cuda(audit, twin).add(candidates=(twin,))
 
 
-def _run_reference_eagerly(audit: Audit) -> Audit:
-    """A compiled reference once more, operation by operation, judged like a candidate: what differs there the compiler
-    did, or Python that ran only while the function was traced."""
-    if audit.reference is None or not framework_of(audit.reference.role).can("eager"):
-        return audit
-    params = {**audit.reference.params, "jit": False}
-    twin = Candidate(EAGER, audit.reference.role, params, audit.options.target[0], ships=False)
-    outcome = _submit(audit, twin, "cpu")
-    row = probe_row("run.eager", _label(twin, "cpu"), "cpu", outcome, required=False, target=twin.target)
-    return audit.add(candidates=(twin,), candidate_runs={f"{EAGER}/cpu": read_runs(outcome.result)}, probes=(row,))
-
-
 def _no_reference(audit: Audit) -> Audit:
     errors = [f"{run.sample}: {run.error}" for run in audit.reference_runs.values() if run.error]
     if not errors:
         return audit
     label = audit.reference.label.split("/")[0] if audit.reference else ""
-    who = (
-        "the NumPy evaluator of onnx cannot run this file"
-        if label == "onnx.reference"
-        else "the reference itself fails"
-    )
-    reason = f"{who}, whatever the input set; {errors[0]}"
+    reason = f"the reference itself fails, whatever the input set; {errors[0]}"
     return audit.add(probes=(probe_row("reference.outputs", label, "cpu", "failed", reason, required=True),))
 
 
@@ -204,7 +168,8 @@ def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required:
 
 
 def _session(candidate: Candidate, metric: str, value: Any) -> Measurement:
-    return Measurement(metric, candidate.name, value, probe="onnxruntime.run", side="target", target=candidate.target)
+    probe = framework_of(candidate.framework).job("run")
+    return Measurement(metric, candidate.name, value, probe=probe, side="target", target=candidate.target)
 
 
 def _label(candidate: Candidate, device: str) -> str:
@@ -214,8 +179,8 @@ def _label(candidate: Candidate, device: str) -> str:
 def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
     framework = framework_of(candidate.framework)
-    names = _arguments(audit, candidate) if framework.can("describe") else []
-    samples = [_renamed(wire(audit.pool, sample), names) for sample in usable_samples(audit)]
+    names = list(candidate.inputs) or (_arguments(audit, candidate) if framework.can("describe") else [])
+    samples = [wire(audit.pool, as_candidate(candidate, names, sample)) for sample in usable_samples(audit)]
     return audit.pool.run(
         candidate.framework,
         framework.job("run"),
@@ -233,17 +198,9 @@ def _arguments(audit: Audit, candidate: Candidate) -> list[str]:
     return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
-def _renamed(sample: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Two modules may call one argument differently: by name where all fit, else by position."""
-    arrays: dict[str, Any] = sample["arrays"]
-    if not names or all(name.split(".")[0] in names for name in arrays) or len(arrays) > len(names):
-        return sample
-    return {**sample, "arrays": dict(zip(names, arrays.values(), strict=False))}
-
-
 def _device(role: str, device: str, level: str = "all") -> dict[str, Any]:
     """How a plain run on a device is asked for; `level` is ONNX Runtime's optimisation."""
-    if role == "onnxruntime":
+    if framework_of(role).role == "onnxruntime":
         return {"provider": device, "level": level}
     return {"device": device, "oracle": False, "perturbations": 0}
 
@@ -278,11 +235,12 @@ def _level_runs(sample: str, level: Mapping[str, Any]) -> dict[str, Run]:
 
 def _run_levels(audit: Audit, candidate: Candidate) -> Audit:
     """ONNX Runtime's optimisation levels on the first input set; judged against each other later."""
-    if candidate.framework != "onnxruntime" or not audit.candidate_runs.get(f"{candidate.name}/cpu"):
+    if framework_of(candidate.framework).role != "onnxruntime" or not audit.candidate_runs.get(f"{candidate.name}/cpu"):
         return audit
     assert audit.pool is not None
-    first = wire(audit.pool, usable_samples(audit)[0])
-    outcome = audit.pool.run("onnxruntime", "onnxruntime.levels", {**candidate.params, "inputs": [first], "repeat": 2})
+    first = wire(audit.pool, as_candidate(candidate, candidate.inputs, usable_samples(audit)[0]))
+    request = {**candidate.params, "inputs": [first], "repeat": 2}
+    outcome = audit.pool.run(candidate.framework, "onnxruntime.levels", request)
     levels = (outcome.result or {}).get("levels", {})
     runs: dict[str, dict[str, Run]] = {
         f"{candidate.name}/level:{name}": _level_runs(first["name"], level) for name, level in levels.items()

@@ -12,10 +12,10 @@ from typing import Literal
 
 from tensoraudit.artifacts.artifact import Framework as Name
 
-Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "eager", "trace", "training", "export"]
-"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `training` and `export` are jobs, called
+Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "export"]
+"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training` and `export` are jobs, called
 `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where it can;
-`cuda` that it runs on that device, and `eager` that a reference is compiled and can also run operation by operation."""
+`cuda` that it runs on that device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,7 @@ class Framework:
     """One framework as the audit sees it.
 
     `role` is its worker, "" where nothing runs. `source` and `target` are the names that rules use for it on either
-    side (a target is named after its runtime). `routes` are its converters to ONNX, best first. `modules` are the
-    beginnings of the dotted names of its model classes.
+    side (a target is named after its runtime). `modules` are the beginnings of the dotted names of its model classes.
     """
 
     title: str
@@ -33,7 +32,6 @@ class Framework:
     target: str
     extra: str = ""
     abilities: frozenset[Ability] = frozenset()
-    routes: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 
     def can(self, ability: Ability) -> bool:
@@ -62,8 +60,9 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         source="pytorch",
         target="pytorch",
         extra="tensoraudit[torch]",
-        abilities=frozenset(("describe", "run", "accepts", "oracle", "cuda", "trace", "training", "export")),
-        routes=("torch_onnx_dynamo", "torch_onnx_torchscript"),
+        abilities=frozenset(
+            ("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "export")
+        ),
         modules=("torch.nn.",),
     ),
     "tensorflow": Framework(
@@ -72,8 +71,7 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         source="tensorflow",
         target="tensorflow",
         extra="tensoraudit[tensorflow]",
-        abilities=frozenset(("describe", "run", "accepts", "oracle", "export")),
-        routes=("tf2onnx",),
+        abilities=frozenset(("describe", "run", "accepts", "oracle", "trace", "gradients", "export")),
         modules=KERAS,
     ),
     "jax": Framework(
@@ -82,8 +80,7 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         source="jax",
         target="jax",
         extra="tensoraudit[jax]",
-        abilities=frozenset(("describe", "run", "accepts", "oracle", "cuda", "eager", "export")),
-        routes=("jax2onnx",),
+        abilities=frozenset(("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "export")),
         modules=("flax.linen.", "flax.nnx.", "equinox.Module", "haiku.Module"),
     ),
     "onnx": Framework(
@@ -92,7 +89,15 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         source="onnx",
         target="onnxruntime",
         extra="tensoraudit[onnx]",
-        abilities=frozenset(("run",)),
+        abilities=frozenset(("run", "oracle")),
+    ),
+    "tflite": Framework(
+        title="TensorFlow Lite",
+        role="litert",
+        source="tflite",
+        target="tflite",
+        extra="tensoraudit[tflite]",
+        abilities=frozenset(("describe", "run", "accepts", "trace")),
     ),
     "python": Framework(title="Python", role="", source="", target=""),
 }

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.execute import EAGER, LEVELS
+from tensoraudit.audit.execute import LEVELS
+from tensoraudit.audit.layouts import as_reference, output_pairs
+from tensoraudit.audit.modes import mode_notes
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.comparison import Comparison, compare_arrays, unverified
@@ -28,7 +30,7 @@ def judge(audit: Audit) -> Audit:
                 audit = _judge_runs(audit, candidate, where, runs)
         if candidate.ships:
             audit = _judge_levels(audit, candidate)
-    return audit.add(notes=(*_compiled_differs(audit), *_constant_outputs(audit)))
+    return audit.add(notes=(*mode_notes(audit), *_constant_outputs(audit)))
 
 
 def _constant_outputs(audit: Audit) -> Iterator[str]:
@@ -51,20 +53,14 @@ def constant_outputs(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
-def _compiled_differs(audit: Audit) -> Iterator[str]:
-    """A note where the reference gives other results compiled than not: which of them is meant, its author knows."""
-    rows = [row for row in audit.equivalence if row.candidate.startswith(f"{EAGER}@")]
-    wrong = [row for row in rows if row.verdict in {str(Verdict.DRIFT), str(Verdict.BREAK)}]
-    if wrong:
-        places = ", ".join(dict.fromkeys(f"{row.tensor} on {row.inputs}" for row in wrong[:3]))
-        yield f"the reference gives other results without jit ({places}): {wrong[0].reason}"
-
-
 def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[str, Run]) -> Audit:
     samples = {sample.name: sample for sample in audit.samples}
-    label = f"{candidate.name}@{candidate.framework.partition(':')[0]}/{device}"
+    where = candidate.label or f"{candidate.framework.partition(':')[0]}/{device}"
+    label = f"{candidate.name}@{where}"
     compared = {
-        name: compare_runs(audit, audit.reference_runs[name], run) for name, run in runs.items() if not run.error
+        name: compare_runs(audit, audit.reference_runs[name], run, candidate)
+        for name, run in runs.items()
+        if not run.error
     }
     failed = {name: run for name, run in runs.items() if run.error}
     audit = audit.add(
@@ -92,8 +88,9 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
     )
 
 
-def compare_runs(audit: Audit, reference: Run, candidate: Run) -> Comparison:
-    """One run of each side, with the floor's ingredients that the reference run brought."""
+def compare_runs(audit: Audit, reference: Run, candidate: Run, of: Candidate | None = None) -> Comparison:
+    """One run of each side, with the floor's ingredients that the reference run brought, and what is known of the
+    names and layouts `of` the candidate."""
     assert audit.pool is not None
     pool = audit.pool
     outputs = open_arrays(pool, reference.outputs) or {}
@@ -101,14 +98,15 @@ def compare_runs(audit: Audit, reference: Run, candidate: Run) -> Comparison:
         return unverified(outputs, f"output {refused[0]} is {outputs[refused[0]].dtype}, which cannot be compared yet")
     return compare_arrays(
         outputs,
-        open_arrays(pool, candidate.outputs) or {},
+        as_reference(pool, of, candidate.outputs),
         oracle=open_arrays(pool, reference.oracle),
         tolerance=audit.options.tolerance,
         perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(pool, draw)) is not None],
         reference_repeat=open_arrays(pool, reference.repeat) or None,
-        candidate_repeat=open_arrays(pool, candidate.repeat) or None,
+        candidate_repeat=as_reference(pool, of, candidate.repeat) or None,
         reference_dtypes=logical_dtypes(reference.outputs),
         candidate_dtypes=logical_dtypes(candidate.outputs),
+        pairs=output_pairs(of, outputs),
     )
 
 

@@ -1,253 +1,89 @@
-"""Find the first operation that goes wrong, for the input set on which the shipped candidate fails first.
+"""Find the first operation that goes wrong, for each candidate that ships and the input set on which it fails first.
 
-All intermediates of a chunk come from one run per side. The reference is traced as it runs; the candidate's graph is
-read at the places that carry the same module path and source line. Knows no arithmetic: `equivalence.localise` judges.
+By names, where both sides carry them (`localise_by_name`: a PyTorch model against its own export); else, and where
+names show nothing, by values (`localise_by_value`: any two sides whose workers can trace).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tensoraudit.audit.frameworks import framework_of
-from tensoraudit.audit.probing import probe_row, wire
-from tensoraudit.audit.state import Audit, Candidate, Sample
-from tensoraudit.equivalence.alignment import Pair, align
-from tensoraudit.equivalence.localise import Divergence, Tap, first_divergence
-from tensoraudit.facts import Measurement
-from tensoraudit.findings.result import Equivalence, FirstDivergence
+from tensoraudit.audit.localise_by_name import search_by_name
+from tensoraudit.audit.localise_found import Located
+from tensoraudit.audit.localise_report import search_by_value
+from tensoraudit.audit.localise_sides import can_trace
+from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.state import Audit, Candidate
+from tensoraudit.findings.result import Equivalence
 from tensoraudit.probes.outcome import Outcome
-from tensoraudit.probes.pool import Pool
 
-CHUNK = 512 << 20
-"""Bytes of one side's intermediates held at a time; three copies of them exist (both sides, oracle)."""
+WRONG = frozenset({"drift", "break"})
+ORDER = ("user", "random", "size", "edge")
+"""Kinds of input sets, the most telling first."""
 
-WIDEST = 8
-"""Bytes of an element at most."""
-
-LOOKAHEAD = 4
-"""Pairs whose oracle is fetched together once one of them looks wrong: its neighbours will be asked for next."""
-
-LIMITED_BY = "localisation reads PyTorch against an ONNX file of torch.onnx only"
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """What every call of one search needs."""
-
-    audit: Audit
-    pool: Pool
-    candidate: Candidate
-    sample: Sample
-    inputs: Mapping[str, Any]
-    events: Mapping[int, Mapping[str, Any]]
-    values: dict[str, Any] = field(default_factory=dict)
-    known: dict[str, Any] = field(default_factory=dict)
-    """Reference values so far, by candidate value name: the feeds for running one operation alone."""
+SAME = "every value that both sides hold agrees, so that no operation can be named"
 
 
 def localise(audit: Audit) -> Audit:
     """Attach the first divergence to the rows that fail, and measure the operation's own error."""
-    candidate = next((each for each in audit.candidates if each.ships), None)
-    if candidate is None or not (failing := _failing(audit, candidate)):
-        return audit
-    if (
-        audit.reference is None
-        or not framework_of(audit.reference.role).can("trace")
-        or candidate.framework != "onnxruntime"
-    ):
-        return audit.add(probes=(probe_row("localise", candidate.framework, "cpu", "unsupported", LIMITED_BY),))
-    audit.progress("looking for the first diverging operation")
-    return _search(audit, candidate, failing)
+    for candidate in audit.candidates:
+        if candidate.ships and (failing := _failing(audit, candidate)):
+            audit = _localise(audit, candidate, failing)
+    return audit
 
 
 def _failing(audit: Audit, candidate: Candidate) -> list[Equivalence]:
-    own = [row for row in audit.equivalence if row.candidate == f"{candidate.name}@onnxruntime/cpu"]
-    bad = [row for row in own if row.verdict in {"drift", "break"}]
     kinds = {sample.name: sample.kind for sample in audit.samples}
-    order = ("user", "random", "size", "edge")
-    return sorted(bad, key=lambda row: order.index(kinds[row.inputs]))
+    bad = [row for row in audit.equivalence if _is_of(row, candidate) and row.verdict in WRONG and row.inputs in kinds]
+    return sorted(bad, key=lambda row: ORDER.index(kinds[row.inputs]))
 
 
-def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) -> Audit:
-    assert audit.pool is not None and audit.reference is not None
+def _is_of(row: Equivalence, candidate: Candidate) -> bool:
+    label = candidate.label or f"{candidate.framework.partition(':')[0]}/cpu"
+    return row.candidate == f"{candidate.name}@{label}" and row.what == "output" and row.target == candidate.target
+
+
+def _localise(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) -> Audit:
+    if audit.reference is None or audit.pool is None:
+        return audit
+    for role in (audit.reference.role, candidate.framework):
+        if not can_trace(role):
+            reason = framework_of(role).lacks("trace")
+            return _told(audit, candidate, Outcome("unsupported", reason=reason), role)
+    audit.progress(f"looking for the first diverging operation of {candidate.name}")
+    found = _search(audit, candidate, failing)
+    if isinstance(found, Outcome):
+        return _told(audit, candidate, found, candidate.framework)
+    audit = _told(audit, candidate, Outcome("ok", reason="" if found else SAME), candidate.framework)
+    return audit if found is None else _record(audit, candidate, failing[0].inputs, found)
+
+
+def _told(audit: Audit, candidate: Candidate, outcome: Outcome, role: str) -> Audit:
+    row = probe_row("localise", role.partition(":")[0], "cpu", outcome, target=candidate.target)
+    return audit.add(probes=(row,))
+
+
+def _search(audit: Audit, candidate: Candidate, failing: Sequence[Equivalence]) -> Located | Outcome | None:
+    assert audit.reference is not None
     sample = next(each for each in audit.samples if each.name == failing[0].inputs)
-    inputs = wire(audit.pool, sample)
-    request = {**audit.reference.params, "inputs": inputs, "select": "all", "budget": CHUNK}
-    role = audit.reference.role
-    tracing = audit.pool.submit(role, framework_of(role).job("trace"), request)
-    listed = audit.pool.run("onnxruntime", "onnxruntime.values", dict(candidate.params))
-    early = _values_of_all(audit.pool, candidate, inputs, listed)
-    traced = tracing.result()
-    for framework, outcome in ((role, traced), ("onnxruntime", listed)):
-        if outcome.result is None:
-            return audit.add(probes=(probe_row("localise", framework, "cpu", outcome, target=candidate.target),))
-    events, values = (traced.result or {})["events"], (listed.result or {})["values"]
-    pairs = align(events, values)
-    if not pairs:
-        reason = "no place of the candidate carries a module path or source line of the reference"
-        return audit.add(probes=(probe_row("localise", "onnxruntime", "cpu", "unsupported", reason),))
-    search = _Search(audit, audit.pool, candidate, sample, inputs, {event["index"]: event for event in events})
-    search.known.update(_graph_feeds(inputs["arrays"], (listed.result or {}).get("inputs", ())))
-    search.values.update(early)
-    divergence = first_divergence(
-        _taps(search, pairs), tolerance=audit.options.tolerance, local=lambda p: _alone(search, p)
-    )
-    row = probe_row("localise", "onnxruntime", "cpu", Outcome("ok"), target=candidate.target)
-    audit = audit.add(probes=(row,))
-    return audit if divergence is None else _record(audit, search, divergence)
+    roles = framework_of(audit.reference.role).role, framework_of(candidate.framework).role
+    if roles == ("pytorch", "onnxruntime"):
+        found = search_by_name(audit, candidate, sample)
+        if found is not None:
+            return found
+    outputs = [row.tensor for row in failing if row.inputs == sample.name]
+    return search_by_value(audit, candidate, sample, outputs)
 
 
-def _graph_feeds(arrays: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The sample under the graph's own input names: by name where they fit, else by position."""
-    if not set(names) <= arrays.keys():
-        arrays = dict(zip(names, arrays.values(), strict=False))
-    return {name: ref for name, ref in arrays.items() if "file" in ref}
-
-
-def _taps(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
-    for chunk in _chunks(pairs):
-        yield from _read_chunk(search, chunk)
-
-
-def _chunks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    chunk: list[Pair] = []
-    size = 0
-    for pair in pairs:
-        bytes_ = WIDEST * math.prod(pair.shape)
-        if chunk and size + bytes_ > CHUNK:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(pair)
-        size += bytes_
-    if chunk:
-        yield chunk
-
-
-def _values_of_all(pool: Pool, candidate: Candidate, inputs: Any, listed: Outcome) -> dict[str, Any]:
-    """All values of a small graph while the reference is still traced; of a large one none, they come in chunks."""
-    names = [value["name"] for value in (listed.result or {}).get("values", ())]
-    if not names:
-        return {}
-    request = {"inputs": inputs, "values": names, "budget": CHUNK, "limit": CHUNK}
-    outcome = pool.run("onnxruntime", "onnxruntime.intermediates", {**candidate.params, **request})
-    return dict((outcome.result or {}).get("values", {}))
-
-
-def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
-    reference, values = _reference(search, pairs), _candidate(search, pairs)
-    seen = [pair for pair in pairs if pair.value in values and pair.event in reference]
-    oracle: dict[int, Any] = {}
-    for place, pair in enumerate(seen):
-        truth = partial(_oracle, search, oracle, seen[place : place + LOOKAHEAD])
-        get = search.pool.get
-        search.known[pair.value] = reference[pair.event]
-        yield Tap(pair, partial(get, reference[pair.event]), partial(get, values[pair.value]), truth)
-    search.pool.discard(list(oracle.values()))
-
-
-def _oracle(search: _Search, known: dict[int, Any], pairs: Sequence[Pair]) -> Any:
-    """The double-precision twin of the first pair; asked for only when it looks wrong, and then with its neighbours."""
-    if pairs[0].event not in known:
-        known.update(_trace(search, pairs, dtype="float64"))
-    return search.pool.get(known[pairs[0].event])
-
-
-def _candidate(search: _Search, pairs: Sequence[Pair]) -> dict[str, Any]:
-    wanted = [pair.value for pair in pairs]
-    if all(name in search.values for name in wanted):
-        return search.values
-    request = {"inputs": search.inputs, "values": wanted, "budget": CHUNK}
-    outcome = search.pool.run("onnxruntime", "onnxruntime.intermediates", {**search.candidate.params, **request})
-    return dict((outcome.result or {}).get("values", {}))
-
-
-def _reference(search: _Search, pairs: Sequence[Pair]) -> dict[int, Any]:
-    """References of the reference's values: those that the first trace saved, and a trace for the rest."""
-    saved = {pair.event: search.events[pair.event]["outputs"][pair.output] for pair in pairs}
-    missing = [pair for pair in pairs if "file" not in saved[pair.event]]
-    more = _trace(search, missing) if missing else {}
-    return {event: ref for event, ref in {**saved, **more}.items() if "file" in ref}
-
-
-def _trace(search: _Search, pairs: Sequence[Pair], **how: Any) -> dict[int, Any]:
-    """References of the traced outputs by event index of the first trace. Keys, not indexes, name events: in another
-    precision casts come and go."""
-    assert search.audit.reference is not None
-    wanted = {search.events[pair.event]["key"]: pair for pair in pairs}
-    request = {"inputs": search.inputs, "select": list(wanted), "budget": 2 * CHUNK, **how}
-    role = search.audit.reference.role
-    job = framework_of(role).job("trace")
-    outcome = search.pool.run(role, job, {**search.audit.reference.params, **request})
-    found: dict[int, Any] = {}
-    for event in (outcome.result or {}).get("events", ()):
-        pair = wanted.get(event["key"])
-        if pair is not None and (ref := event["outputs"][pair.output]) and "file" in ref:
-            found[pair.event] = ref
-    return found
-
-
-def _alone(search: _Search, pair: Pair, save: str | None = None) -> Any:
-    """The candidate's operation on the reference's inputs; None when it cannot be cut out."""
-    outcome = search.pool.run("onnxruntime", "onnxruntime.subgraph", _cut(search, pair, save))
-    outputs = (outcome.result or {}).get("outputs", {})
-    return search.pool.get(outputs[pair.value]) if pair.value in outputs else None
-
-
-def _cut(search: _Search, pair: Pair, save: str | None) -> dict[str, Any]:
-    feeds = {name: ref for name, ref in search.known.items() if name != pair.value}
-    expected = {pair.value: search.known[pair.value]}
-    return {**search.candidate.params, "feeds": feeds, "outputs": [pair.value], "save": save, "expected": expected}
-
-
-def _record(audit: Audit, search: _Search, divergence: Divergence) -> Audit:
-    pair = divergence.pair
-    first = FirstDivergence(
-        reference_node=f"{pair.module or 'model'} ({pair.reference_op})",
-        candidate_node=pair.node or pair.value,
-        source_line=f"{_shown(audit, pair.path)}:{pair.line}" if pair.line else "",
-        local_error=divergence.local_error,
-        cumulative_error=divergence.cumulative_error,
-        reproducer=_reproducer(audit, search, pair),
-    )
-    label = f"{search.candidate.name}@onnxruntime/cpu"
+def _record(audit: Audit, candidate: Candidate, sample: str, found: Located) -> Audit:
     rows = tuple(
-        replace(row, first_divergence=first)
-        if row.candidate == label and row.inputs == search.sample.name and row.verdict in {"drift", "break"}
+        replace(row, first_divergence=found.first)
+        if _is_of(row, candidate) and row.inputs == sample and row.verdict in WRONG
         else row
         for row in audit.equivalence
     )
     return replace(audit, equivalence=rows).add(
-        divergences={search.candidate.name: first}, measurements=tuple(_measured(search, divergence, first))
+        divergences={candidate.name: found.first}, measurements=found.measurements
     )
-
-
-def _shown(audit: Audit, path: str) -> str:
-    root = audit.options.root.resolve()
-    return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
-
-
-def _reproducer(audit: Audit, search: _Search, pair: Pair) -> str:
-    if audit.options.reproducer is None:
-        return ""
-    folder = str(Path(audit.options.reproducer).resolve())
-    outcome = search.pool.run("onnxruntime", "onnxruntime.subgraph", _cut(search, pair, folder))
-    return str((outcome.result or {}).get("reproducer") or "")
-
-
-def _measured(search: _Search, divergence: Divergence, first: FirstDivergence) -> Iterator[Measurement]:
-    floor = divergence.comparison.floor
-    if divergence.local_error is not None and floor is not None and floor.value > 0:
-        yield Measurement(
-            "node.local_error_ratio",
-            first.candidate_node,
-            divergence.local_error / floor.value,
-            probe="onnxruntime.subgraph",
-            side="target",
-            target=search.candidate.target,
-            detail=f"{first.reference_node} {first.source_line}".strip(),
-        )

@@ -10,10 +10,14 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.frameworks import FRAMEWORKS
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit
+from tensoraudit.audit.upgrade import target_role
 from tensoraudit.extract.environment import read_environment
 from tensoraudit.extract.exported_program import read_exported_program
+from tensoraudit.extract.keras_config import read_keras_h5_layers, read_keras_layers, read_saved_model_layers
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.extract.python_source import PythonFacts, read_python
+from tensoraudit.extract.tensorflow_saved import read_saved_model_graph
+from tensoraudit.extract.tflite_graph import read_tflite_graph
 from tensoraudit.extract.torchscript import read_torchscript
 from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
 from tensoraudit.facts.code_index import CodeIndex
@@ -28,6 +32,13 @@ GRAPH_READERS: Mapping[str, GraphReader] = {
     "torchscript": lambda path, side, root: read_torchscript(path, side=side, root=root),
     "exported_program": lambda path, side, root: read_exported_program(path, side=side, root=root),
     "onnx": lambda path, side, root: read_onnx(path, side=side),
+    "saved_model": lambda path, side, root: (
+        *read_saved_model_graph(path, side, root=root),
+        *read_saved_model_layers(path, side),
+    ),
+    "keras": lambda path, side, root: read_keras_layers(path, side),
+    "keras_h5": lambda path, side, root: read_keras_h5_layers(path, side),
+    "tflite": lambda path, side, root: read_tflite_graph(path, side),
 }
 """Formats that carry a graph. An operator of a new format is one line here and one reader in `extract/`."""
 
@@ -88,6 +99,8 @@ def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:
 
     `classes` are the qualified names that make up the model; without any (the model could not be asked) all facts stay.
     """
+    if not classes:
+        return iter(facts)
     scopes = [fact for fact in facts if isinstance(fact, Scope)]
     code = CodeIndex(
         scopes,
@@ -96,7 +109,7 @@ def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:
     )
     foreign: set[tuple[str | None, int | None]] = set()
     for scope in scopes:
-        definition = code.class_of(scope) if scope.kind == "class" and classes else None
+        definition = code.class_of(scope) if scope.kind == "class" else None
         module = definition is not None and any(base.startswith(MODULES) for base in code.bases(definition))
         if (scope.at.path, scope.parent) in foreign or (module and scope.name not in classes):
             foreign.add((scope.at.path, scope.id))
@@ -105,8 +118,11 @@ def own_code(facts: Sequence[Fact], classes: Collection[str]) -> Iterator[Fact]:
 
 def _read_environments(audit: Audit) -> Audit:
     """The packages that each side's own interpreter has; without workers those of this one."""
-    roles: Mapping[Side, str] = {"source": audit.reference.role if audit.reference else "", "target": "onnxruntime"}
-    for side, role in roles.items():
+    assert audit.artifact is not None
+    source = audit.reference.role if audit.reference else ""
+    targets = dict.fromkeys(target_role(each, audit.artifact, audit.options) for each in audit.options.target)
+    sides: list[tuple[Side, str]] = [("source", source), *(("target", role) for role in targets)]
+    for side, role in sides:
         hello = audit.pool.hello(role).result if audit.pool is not None and role else None
         packages = {**hello["packages"], "python": hello["python"]} if hello and "packages" in hello else None
         devices = (hello or {}).get("devices", ())

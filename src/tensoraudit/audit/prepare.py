@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.inputs import load_samples
 from tensoraudit.artifacts.state import require_model
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.migration import TOOLS, routes, worker_of
 from tensoraudit.audit.narrowing import narrow
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, transfer
 from tensoraudit.audit.samples import (
@@ -24,6 +26,7 @@ from tensoraudit.audit.samples import (
     with_values,
 )
 from tensoraudit.audit.state import Audit, Side
+from tensoraudit.audit.upgrade import source_role, target_role, two_interpreters, with_target
 from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
@@ -32,6 +35,7 @@ from tensoraudit.facts import Unknown
 from tensoraudit.findings.baseline import read_baseline
 from tensoraudit.findings.suppress import read_config
 from tensoraudit.language.packs import changes, chosen_rules
+from tensoraudit.options import Options
 from tensoraudit.probes.outcome import Outcome
 
 
@@ -39,7 +43,8 @@ def identify_artifacts(audit: Audit) -> Audit:
     """Read what the user handed over, from its bytes; refuse what cannot be audited. Raises InputError."""
     artifact = told(identify(audit.spec), audit.options.framework)
     require_model(artifact, audit.options.model, audit.options.trust)
-    check_route(artifact, audit.options.via)
+    audit = replace(audit, options=with_target(artifact, audit.options))
+    check_route(artifact, audit.options.via, audit.options.target)
     against = told(identify(audit.against), audit.options.framework) if audit.against else None
     if against is None:
         return audit.add(artifact=artifact)
@@ -66,15 +71,22 @@ def told(artifact: Artifact, option: str | None) -> Artifact:
     return replace(artifact, framework=found[0]) if found else artifact  # type: ignore[arg-type]
 
 
-def check_route(artifact: Artifact, via: str | None) -> None:
-    """Refuse a route that starts from another framework. Raises InputError."""
-    framework = FRAMEWORKS[artifact.framework]
-    if via is not None and framework.routes and via not in framework.routes:
-        raise InputError(
-            f"{via} does not convert {framework.title} models",
-            where="--via",
-            remedy=f"Use one of {', '.join(framework.routes)}, or leave the option out.",
-        )
+def check_route(artifact: Artifact, via: str | None, targets: Sequence[str]) -> None:
+    """Refuse a route with an unknown tool, or one that leads from this artifact to none of the targets.
+
+    Raises InputError.
+    """
+    for tool in via.split("+") if via else ():
+        if tool not in TOOLS:
+            near = get_close_matches(tool, TOOLS, n=1)
+            remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(TOOLS)}."
+            raise InputError(f"no converter is called {tool!r}", where="--via", remedy=remedy)
+    names = [route.name for target in targets for route in routes(artifact, target)]
+    if via is None or via in names or not names:
+        return
+    leads = f"from {FRAMEWORKS[artifact.framework].title} to {' or '.join(targets)}"
+    remedy = f"Use one of {', '.join(names)}, or leave the option out."
+    raise InputError(f"{via} does not lead {leads}", where="--via", remedy=remedy)
 
 
 def identify_sources(audit: Audit) -> Audit:
@@ -107,9 +119,17 @@ def start_workers(audit: Audit) -> Audit:
     """Begin the imports of every framework that will be needed, so that they overlap with reading."""
     if audit.pool is None or audit.artifact is None or audit.artifact.framework == "python":
         return audit
-    for role in dict.fromkeys((FRAMEWORKS[audit.artifact.framework].role, "onnxruntime")):
+    for role in needed_workers(audit.artifact, audit.options):
         audit.pool.start(role)
     return audit
+
+
+def needed_workers(artifact: Artifact, options: Options) -> tuple[str, ...]:
+    """The workers that an audit needs whatever happens: both sides, and those of the best route to each target."""
+    best = [found[0] for target in options.target if (found := routes(artifact, target))]
+    hops = [worker_of(hop, FRAMEWORKS[hop.framework].role, options.python) for route in best for hop in route.hops]
+    ends = [target_role(target, artifact, options) for target in options.target]
+    return tuple(dict.fromkeys((source_role(artifact.framework, options), *hops, *ends)))
 
 
 def model_spec(artifact: Artifact, options: Any) -> dict[str, Any]:
@@ -164,6 +184,7 @@ def _describe_framework(audit: Audit) -> Audit:
         row = probe_row("reference.describe", framework.role, "cpu", "unsupported", reason, required=True)
         return audit.add(probes=(row,))
     side = side_of(audit.artifact, audit.options)
+    side = replace(side, role=source_role(audit.artifact.framework, audit.options))
     outcome = audit.pool.run(side.role, framework.job("describe"), dict(side.params))
     audit = audit.add(probes=(probe_row("reference.describe", side.role, "cpu", outcome, required=True),))
     if outcome.status in {"failed", "unsupported"} and not _out_of_memory(outcome):
@@ -190,8 +211,11 @@ def _describe_onnx(audit: Audit) -> Audit:
         {"name": value.name, "dtype": value.dtype, "shape": value.shape} for value in graph_inputs(audit.artifact.path)
     ]
     side = Side("onnxruntime", "onnxruntime.reference", {"path": _absolute(audit.artifact)}, "onnx.reference/cpu")
-    if audit.candidate_artifact is not None:
-        side = Side("onnxruntime", "onnxruntime.run", {"path": _absolute(audit.artifact)}, "onnxruntime/cpu")
+    if audit.candidate_artifact is not None or audit.options.target != ("onnx",) or two_interpreters(audit.options):
+        # Between two versions of the runtime both sides run as users run them, optimised.
+        level = {"level": "all"} if two_interpreters(audit.options) else {}
+        role = source_role("onnx", audit.options)
+        side = Side(role, "onnxruntime.run", {"path": _absolute(audit.artifact), **level}, "onnxruntime/cpu")
     return audit.add(description={"arguments": arguments, "samples": [], "dynamic": {}}, reference=side)
 
 
@@ -234,23 +258,40 @@ def choose_samples(audit: Audit) -> Audit:
     implicit = asked and (batch := _implicit_batch(audit, user[0]))
     if implicit:
         dynamic = batch
-    edges = framework.can("oracle")
+    # An evaluator rounds less than a runtime: where inputs of nearly 0 leave no other measure, that would be its floor.
+    edges = framework.can("oracle") and audit.reference.job == framework.job("run")
     samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user, edges=edges)
     return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit), notes=tuple(narrowed))
 
 
 def _first_accepted(audit: Audit, samples: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The first generated sample that the model runs; the first of all when it runs none, so that the error shows."""
-    assert audit.pool is not None and audit.reference is not None
+    """The first generated sample that the model runs; the first of all when it runs none, so that the error shows.
+
+    ONNX Runtime also runs a window larger than what it slides over, which the definition gives no output for: a sample
+    that the NumPy evaluator takes as well comes first.
+    """
+    assert audit.reference is not None
     tried = list(samples)
     if len(tried) == 1:
         return tried[0]
-    trials = [{"name": str(n), "arrays": transfer(audit.pool, sample)} for n, sample in enumerate(tried)]
-    side = audit.reference
-    request = {"inputs": trials, "repeat": 1, "oracle": False, "perturbations": 0}
-    runs = read_runs(audit.pool.run(side.role, side.job, {**side.params, **request}).result)
-    accepted = [n for n, run in runs.items() if not run.error and not has_nan(audit.pool, run)]
-    return tried[int(accepted[0])] if accepted else tried[0]
+    framework = framework_of(audit.reference.role)
+    witnesses = {framework.job("reference")} - {audit.reference.job} if framework.source == "onnx" else set()
+    own = []
+    for sample in tried:  # one after the other: the larger ones take long where the first will do
+        if not _accepted(audit, audit.reference.job, sample):
+            continue
+        if all(_accepted(audit, job, sample) for job in witnesses):
+            return sample
+        own.append(sample)
+    return (own or tried)[0]
+
+
+def _accepted(audit: Audit, job: str, sample: Mapping[str, Any]) -> bool:
+    assert audit.pool is not None and audit.reference is not None
+    trial = {"name": "trial", "arrays": transfer(audit.pool, sample)}
+    request = {**audit.reference.params, "inputs": [trial], "repeat": 1, "oracle": False, "perturbations": 0}
+    run = read_runs(audit.pool.run(audit.reference.role, job, request).result).get("trial")
+    return run is not None and not run.error and not has_nan(audit.pool, run)
 
 
 def read_specs(texts: Sequence[str]) -> list[InputSpec]:

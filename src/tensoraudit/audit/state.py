@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.facts import Fact, Measurement
 from tensoraudit.findings.finding import Finding
-from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Probe, Result
+from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Migratability, Probe, Result
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
 from tensoraudit.probes.pool import Pool
@@ -49,7 +49,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model on the target's side. `ships` marks the one whose results decide the grade."""
+    """A model on the target's side. `ships` marks the one whose results decide the grade.
+
+    `inputs` and `outputs` are its own names in the order of the reference's, empty where they are not known; `layouts`
+    what a converter has permuted (see `travel.Stop`). `label` is what reports print for where it runs, where that is
+    not its worker.
+    """
 
     name: str
     framework: str
@@ -57,6 +62,10 @@ class Candidate:
     target: str
     ships: bool
     path: Path | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    layouts: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class Audit:
     candidate_runs: Mapping[str, Mapping[str, Run]] = field(default_factory=dict)
     conversions: tuple[Conversion, ...] = ()
     equivalence: tuple[Equivalence, ...] = ()
+    migratability: tuple[Migratability, ...] = ()
     divergences: Mapping[str, FirstDivergence] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
     findings: tuple[Finding, ...] = ()

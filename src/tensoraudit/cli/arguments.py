@@ -52,6 +52,14 @@ Rules = Annotated[
 Reproducer = Annotated[
     str | None, _option("--reproducer", "Write the smallest diverging sub-model with its inputs here.", "FOLDER")
 ]
+Map = Annotated[
+    str | None,
+    _option("--map", "Which input, output and parameter of the candidate belongs to which of the reference.", "FILE"),
+]
+WriteMap = Annotated[str | None, _option("--write-map", "Write the pairs that were found, as a draft of a map.", "FILE")]
+Transfer = Annotated[
+    bool | None, _option("--transfer/--no-transfer", "Copy the reference's weights into the candidate first.")
+]
 Cache = Annotated[
     bool | None, _option("--cache/--no-cache", "Recall the result of files and rules that have not changed.")
 ]

@@ -36,6 +36,23 @@ def _print(checks: list[Check]) -> None:
     for column in ("what", "status", "detail"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        style = "green" if check.status == "ok" else "yellow" if check.optional else "red"
-        table.add_row(check.name, f"[{style}]{check.status}[/]", escape(check.detail))
-    Console().print(table)
+        table.add_row(check.name, f"[{_style(check)}]{check.status}[/]", escape(check.detail))
+    console = Console()
+    console.print(table)
+    console.print()
+    console.print(_matrix(checks))
+
+
+def _style(check: Check) -> str:
+    return "green" if check.status in {"ok", "works"} else "yellow" if check.optional else "red"
+
+
+def _matrix(checks: list[Check]) -> Table:
+    """From where (rows) to where (columns) a model can go here."""
+    ways = {tuple(check.name.split(" -> ")): check for check in checks if " -> " in check.name}
+    targets = list(dict.fromkeys(target for _, target in ways))
+    table = Table("from / to", *targets, box=None, pad_edge=False)
+    for source in dict.fromkeys(source for source, _ in ways):
+        cells = [ways.get((source, target)) for target in targets]
+        table.add_row(source, *(f"[{_style(cell)}]{cell.status}[/]" if cell else "-" for cell in cells))
+    return table

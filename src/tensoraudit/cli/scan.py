@@ -13,7 +13,9 @@ from tensoraudit.pipeline import SCAN
 
 def scan(
     artifact: Annotated[str, typer.Argument(help="Model file, model.py:factory, package.module:name, or source.")],
-    target: Annotated[list[str] | None, typer.Option("--target", metavar="onnx", help="Where the model goes.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", metavar="onnx|pytorch|tensorflow|jax", help="Where the model goes.")
+    ] = None,
     inputs: a.Inputs = None,
     input: a.Input = None,
     code: a.Code = None,

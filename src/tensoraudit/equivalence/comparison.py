@@ -62,6 +62,7 @@ def compare_arrays(
     candidate_dtypes: Mapping[str, str] | None = None,
     index_scores: Mapping[str, Any] | None = None,
     layouts: Mapping[str, Sequence[int]] | None = None,
+    pairs: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare two sets of named arrays and say for each whether the difference is noise or a real error.
 
@@ -78,6 +79,7 @@ def compare_arrays(
         index_scores: index output to the scores that it points into: an array, or the name of a reference output.
         layouts: reference name to the axis order that brings the candidate into the reference's layout. Only the
             frameworks' convention (channels last against first) is accepted; it is reported, and no finding.
+        pairs: reference name to candidate name, where the caller knows; names that a side lacks are passed over.
 
     Raises:
         TypeError: a value is no array of numbers (string, object, masked array...), or `tolerance` is no number.
@@ -97,7 +99,7 @@ def compare_arrays(
     )
     if tolerance is not None:
         tolerance_for("float32", tolerance)
-    paired = pair_outputs(sides.reference, sides.candidate)
+    paired = pair_outputs(sides.reference, sides.candidate, pairs)
     cases = {pair.reference: sides.case(pair, tolerance) for pair in paired.pairs}
     compared = {name: compare_tensor(case) for name, case in cases.items()}
     second = _SecondLook(sides.reference, cases, compared, index_scores or {})

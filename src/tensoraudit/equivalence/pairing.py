@@ -1,11 +1,13 @@
 """Which candidate output belongs to which reference output (structural rule 4). Judges no values of a pair.
 
-1. By name.
+1. By the caller's own pairs, then by name.
 2. What is left, by position: the i-th output of one side with the i-th of the other, where the shapes are equal.
 3. By shape and value, where position contradicts the values: the values of the outputs in question agree under
    another assignment and do not agree by position. Such a pairing is reported, because a user who reads outputs by
    position gets the wrong one.
-4. What is still left is paired by position whatever its shape, so that it is judged as a changed shape; the surplus is
+4. Where the values do not agree because something is wrong: with the nearest one of the same shape, if it is clearly
+   nearer than any other.
+5. What is still left is paired by position whatever its shape, so that it is judged as a changed shape; the surplus is
    missing or extra.
 """
 
@@ -19,11 +21,14 @@ import numpy as np
 
 from tensoraudit.equivalence.blocks import Array
 
-How = Literal["name", "position", "value"]
+How = Literal["map", "name", "position", "value"]
 
 # Two outputs agree by value when they are closer than this share of the reference's spread. Right conversions stay
 # under 1e-3 even in float16; unrelated outputs are about 1 apart.
 _AGREES = 1e-2
+
+# A wrong output is still paired by value if it is this near, and the next candidate at least twice as far.
+_RELATED = 0.5
 _SAMPLE = 1 << 14
 
 
@@ -48,18 +53,29 @@ class Pairs:
     extra: tuple[str, ...]
 
 
-def pair_outputs(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> Pairs:
-    """Pair the outputs of two sides by name, position, then shape and value."""
-    found = [Pairing(name, name, "name") for name in reference if name in candidate]
-    left = [name for name in reference if name not in candidate]
-    right = [name for name in candidate if name not in reference]
-    for step in (_by_position, _by_value, _by_leftover):
+def pair_outputs(
+    reference: Mapping[str, Array], candidate: Mapping[str, Array], given: Mapping[str, str] | None = None
+) -> Pairs:
+    """Pair the outputs of two sides by the `given` names (reference to candidate), name, position, then shape and
+    value. Given names that a side lacks are passed over."""
+    found = [Pairing(a, b, "map") for a, b in (given or {}).items() if a in reference and b in candidate]
+    left, right = _free(reference, candidate, found)
+    found += [Pairing(name, name, "name") for name in left if name in right]
+    left, right = _free(reference, candidate, found)
+    for step in (_by_position, _by_value, _by_nearest, _by_leftover):
         for pair in step(left, right, reference, candidate):
             found.append(pair)
             left.remove(pair.reference)
             right.remove(pair.candidate)
     order = {name: place for place, name in enumerate(reference)}
     return Pairs(tuple(sorted(found, key=lambda pair: order[pair.reference])), tuple(left), tuple(right))
+
+
+def _free(
+    reference: Mapping[str, Array], candidate: Mapping[str, Array], found: Sequence[Pairing]
+) -> tuple[list[str], list[str]]:
+    left, right = {pair.reference for pair in found}, {pair.candidate for pair in found}
+    return [name for name in reference if name not in left], [name for name in candidate if name not in right]
 
 
 def _by_position(
@@ -73,7 +89,7 @@ def _by_position(
         return []
     if all(distance(reference[pair.reference], candidate[pair.candidate]) <= _AGREES for pair in kept):
         return kept
-    by_value = _by_value(left, right, reference, candidate)
+    by_value = _by_value(left, right, reference, candidate) or _by_nearest(left, right, reference, candidate)
     elsewhere = any(left.index(pair.reference) != right.index(pair.candidate) for pair in by_value)
     return [] if elsewhere else kept
 
@@ -93,6 +109,24 @@ def _by_value(
         if i not in taken and j not in taken.values():
             taken[i] = j
     return [Pairing(left[i], right[j], "value") for i, j in sorted(taken.items())]
+
+
+def _by_nearest(
+    left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
+) -> list[Pairing]:
+    """Pair outputs that do not agree, but are clearly nearer to each other than to any other of that shape."""
+    gaps = {
+        (a, b): distance(reference[a], candidate[b])
+        for a in left
+        for b in right
+        if reference[a].shape == candidate[b].shape
+    }
+    found = []
+    for (a, b), gap in gaps.items():
+        others = [other for (x, y), other in gaps.items() if (x == a) != (y == b)]
+        if gap <= _RELATED and others and 2.0 * gap <= min(others):
+            found.append(Pairing(a, b, "value"))
+    return found
 
 
 def _by_leftover(

@@ -66,9 +66,9 @@ def _installed() -> dict[str, str]:
     """Return every installed distribution; of two with one name the first on the path, which is the one imported."""
     found = {"python": platform.python_version()}
     for distribution in metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:
-            found.setdefault(normalised(name), distribution.version)
+        headers = distribution.metadata  # parsed anew each time it is asked for
+        if headers["Name"]:
+            found.setdefault(normalised(headers["Name"]), headers["Version"])
     return found
 
 

@@ -38,15 +38,15 @@ def annotated(node: ast.expr, resolve: Resolve, level: int = 0) -> Origins:
     """Return the origins of a value annotated with `node`, in which `resolve` tells what names stand for."""
     if level > _MOST_NESTED:
         return UNKNOWN
+    if isinstance(node, ast.Name | ast.Attribute):
+        return instances(resolve(node))
     if isinstance(node, ast.Constant):
         return _written_as_text(node.value, resolve, level)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return unite([annotated(node.left, resolve, level + 1), annotated(node.right, resolve, level + 1)])
     if isinstance(node, ast.Subscript):
         return _generic(node, resolve, level + 1)
-    if not isinstance(node, ast.Name | ast.Attribute):
-        return UNKNOWN
-    return instances(resolve(node))
+    return UNKNOWN
 
 
 def _written_as_text(value: object, resolve: Resolve, level: int) -> Origins:
@@ -71,6 +71,7 @@ def instances(classes: Origins) -> Origins:
     return unite([_instance(path) for path in classes])
 
 
+@lru_cache(1 << 12)
 def _instance(path: str) -> Origins:
     if path in _HOLDERS:
         return (_HOLDERS[path],)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensoraudit.extract import known_results
 from tensoraudit.extract.python_containers import GROWS, PARTIAL, READS, grown
@@ -30,6 +30,7 @@ from tensoraudit.extract.python_origins import (
     told_apart,
     unite,
 )
+from tensoraudit.extract.python_syntax import inner_expressions
 from tensoraudit.extract.python_values import (
     binary,
     constant,
@@ -38,10 +39,12 @@ from tensoraudit.extract.python_values import (
     is_transparent,
     made_by,
     mapping,
+    named,
     unary,
     unknown,
 )
 from tensoraudit.facts import Block, Name, Unknown
+from tensoraudit.facts.record import record
 
 MOST_UNPACKED = 50
 """Entries of a dict that `**` spreads into a call; a larger one counts as not known."""
@@ -61,14 +64,16 @@ OPERATORS: Mapping[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-class Seen(NamedTuple):
+@record
+class Seen:
     """What an expression came to: where its value comes from, and the value as far as it is known."""
 
     origins: Origins
     value: Any
 
 
-class Path(NamedTuple):
+@record
+class Path:
     """A dotted expression: its origins and text, and those of what stands before the last dot."""
 
     origins: Origins
@@ -87,9 +92,8 @@ class ExpressionReader(FactWriter):
         reader = _READERS.get(type(node))
         if reader is not None:
             return reader(self, node)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self.read(child)
+        for child in inner_expressions(node):
+            self.read(child)
         return Seen(display_origin(node), unknown(node))
 
     # names
@@ -105,7 +109,7 @@ class ExpressionReader(FactWriter):
             if text not in BUILTINS:
                 self.refer(node, origins)
         self.names.append(text)
-        return Seen(origins, Name(text) if bound.literal is None else bound.literal)
+        return Seen(origins, named(text) if bound.literal is None else bound.literal)
 
     def path(self, node: ast.Attribute) -> Path:
         """Resolve a dotted expression without leaving a fact for it."""
@@ -136,7 +140,7 @@ class ExpressionReader(FactWriter):
             return Seen(path.origins, unknown(node))
         self.names.append(path.text)
         value = self._constant_at(path.receivers, node.attr)
-        return Seen(path.origins, Name(path.text) if value is None else value)
+        return Seen(path.origins, named(path.text) if value is None else value)
 
     def _constant_at(self, receivers: Origins, name: str) -> Any:
         """Return the value of a constant of a module or class of the project, else None."""
@@ -186,7 +190,7 @@ class ExpressionReader(FactWriter):
         callees = (callee(functions[0]),) if len(functions) == 1 else tuple(dict.fromkeys(map(callee, functions)))
         instance = path.text if callees[0] != functions[0] else path.receiver
         if instance is not None and not is_path(callees[0]):
-            args["self"] = Name(instance)
+            args["self"] = named(instance)
         self.calls.extend(callees)
         self.leave_calls(node, callees, given, splat, assigned)
         origins = self.inference.made(functions, path.receivers, given.origins, node)
@@ -218,8 +222,8 @@ class ExpressionReader(FactWriter):
 
     def _anonymous(self, node: ast.expr) -> tuple[Origins, str | None]:
         """Read an expression that is no dotted name; return its origins, and its text where it can be named."""
-        origins, value = self.read(node)
-        return origins, value.name if isinstance(value, Name) else None
+        seen = self.read(node)
+        return seen.origins, seen.value.name if isinstance(seen.value, Name) else None
 
     def _change(self, node: ast.expr, method: str | None, given: Sequence[Origins]) -> None:
         """`method` of a variable was called, or (None) an item of it was set: a display it holds may have changed."""
@@ -237,7 +241,7 @@ class ExpressionReader(FactWriter):
 
     def _arguments(self, node: ast.Call) -> Arguments:
         """Return what a call is given, by position and by name."""
-        given = Arguments()
+        given = Arguments({}, {}, [])
         for position, argument in enumerate(node.args):
             if isinstance(argument, ast.Starred):
                 given.starred = True
@@ -268,8 +272,8 @@ class ExpressionReader(FactWriter):
     def _result_value(self, callees: Origins, text: str | None, args: Mapping[int | str, Any], splat: bool) -> Any:
         if len(callees) == 1 and is_path(callees[0]):
             made = None if splat else made_by(callees[0], args)
-            return Name(f"{callees[0]}()") if made is None else made
-        return Name(f"{text}()") if text is not None else Unknown("the result of a call")
+            return named(f"{callees[0]}()") if made is None else made
+        return named(f"{text}()") if text is not None else Unknown("the result of a call")
 
     # constants and displays
 
@@ -343,15 +347,16 @@ class ExpressionReader(FactWriter):
     # items
 
     def _subscript(self, node: ast.Subscript) -> Seen:
-        origins, held = self.read(node.value)
+        seen = self.read(node.value)
+        origins, held = seen.origins, seen.value
         key = self.read(node.slice).value
         if origins == ENVIRONMENT and isinstance(key, str):
             name = f"os.environ.{key}"
             self.refer(node, (name,))
-            return Seen(("str()",), Name(name))
+            return Seen(("str()",), named(name))
         value: Any = unknown(node)
         if isinstance(held, Name):
-            value = held if held.name.endswith("[]") else Name(f"{held.name}[]")
+            value = held if held.name.endswith("[]") else named(f"{held.name}[]")
         elif isinstance(held, tuple | dict):
             value = held_item(held, key)
         return Seen(self.inference.subscript(origins, node.slice), value)
@@ -363,8 +368,8 @@ class ExpressionReader(FactWriter):
         for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
             self.read(default)
         mark = self.flow.mark()
-        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        for argument in (*named, *filter(None, (arguments.vararg, arguments.kwarg))):
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for argument in (*parameters, *filter(None, (arguments.vararg, arguments.kwarg))):
             self.flow.set(argument.arg, Bound(UNKNOWN))
         outer = self.blocks, self.scope
         number = self.new_scope("lambda", self.table.name or self.module.path, (), self.source.site(node))
@@ -466,8 +471,8 @@ class ExpressionReader(FactWriter):
             own = path.text is not None and is_own(path.text)
             names = self.stored_names(path.receivers, node.attr)
             return Seen(path.origins, path.text if own else names[0] if len(names) == 1 else f"?.{node.attr}")
-        origins, value = self.read(node)
-        return Seen(origins, value.name if isinstance(value, Name) else "?")
+        seen = self.read(node)
+        return Seen(seen.origins, seen.value.name if isinstance(seen.value, Name) else "?")
 
 
 def otherwise(blocks: Sequence[Block]) -> Block:

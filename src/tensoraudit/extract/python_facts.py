@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tensoraudit.extract.python_flow import Flow
@@ -28,9 +28,9 @@ class Arguments:
     """What a call is given: `values` and `passes` as in `Call`, the `origins` of those by position, and whether more
     may come by `*` and by `**`."""
 
-    values: dict[int | str, Any] = field(default_factory=dict)
-    passes: dict[int | str, tuple[tuple[str | int, ...], ...]] = field(default_factory=dict)
-    origins: list[Origins] = field(default_factory=list)
+    values: dict[int | str, Any]
+    passes: dict[int | str, tuple[tuple[str | int, ...], ...]]
+    origins: list[Origins]
     starred: bool = False
     mapped: bool = False
 
@@ -97,8 +97,8 @@ class FactWriter:
     def operate(self, node: ast.expr | ast.stmt, op: str, operands: tuple[Any, ...], marks: tuple[int, int]) -> None:
         """Leave an Operation; `marks` are the counts of names and calls before its operands were read."""
         self.order += 1
-        names = tuple(dict.fromkeys(self.names[marks[0] : marks[0] + MOST_NAMES]))
-        calls = tuple(dict.fromkeys(self.calls[marks[1] : marks[1] + MOST_NAMES]))
+        names = _once(self.names[marks[0] : marks[0] + MOST_NAMES])
+        calls = _once(self.calls[marks[1] : marks[1] + MOST_NAMES])
         self.facts.append(
             Operation(
                 op, operands, calls, names, self.scope, self.blocks, self.order, self.source.site(node), self.side
@@ -117,7 +117,7 @@ class FactWriter:
         at = self.source.site(node)
         ambiguous = len(callees) > 1
         args, passes = given.values, given.passes or None
-        count = sum(type(key) is int for key in args)
+        count = sum(type(key) is int for key in args) if given.starred else len(given.origins)
         text = written(node.func)
         for name in _known(callees) if ambiguous else callees:
             self.facts.append(
@@ -142,11 +142,11 @@ class FactWriter:
 
     def names_since(self, marks: tuple[int, int]) -> tuple[str, ...]:
         """Return the names and callees read since `marks` were taken."""
-        return tuple(
-            dict.fromkeys(
-                [*self.names[marks[0] : marks[0] + MOST_NAMES], *self.calls[marks[1] : marks[1] + MOST_NAMES]]
-            )
-        )
+        return _once([*self.names[marks[0] : marks[0] + MOST_NAMES], *self.calls[marks[1] : marks[1] + MOST_NAMES]])
+
+
+def _once(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names)) if len(names) > 1 else tuple(names)
 
 
 def _known(names: Origins) -> Sequence[str]:

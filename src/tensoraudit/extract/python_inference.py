@@ -35,6 +35,7 @@ from tensoraudit.extract.python_written import target_text
 
 BUILTINS = frozenset(dir(builtins))
 UNBOUND = Bound(UNKNOWN)
+_BUILTIN = {name: Bound((name,)) for name in BUILTINS}
 
 _DEEPEST = 40
 """Steps from one binding to the next before giving up: a longer chain `b = a; c = b; ...` is generated code."""
@@ -66,10 +67,14 @@ class Inference:
         scope: Table | None = table
         while scope is not None:
             if name in scope.bindings and (scope is table or not isinstance(scope, ClassTable)):
-                return self.bound(name, scope)
+                found = self.bound(name, scope)
+                if scope.known[name] is found:  # not while it is being worked out further up
+                    table.known[name] = found
+                return found
             scope = scope.parent
         if name in BUILTINS:
-            return Bound((name,))
+            table.known[name] = found = _BUILTIN[name]
+            return found
         if not self.module.stars:
             return UNBOUND
         return self.world.starred(self.module.path, tuple(self.module.stars), name)

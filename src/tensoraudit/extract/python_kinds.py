@@ -17,6 +17,8 @@ from tensoraudit.extract.python_scopes import Table
 if TYPE_CHECKING:
     from tensoraudit.extract.python_inference import Inference
 
+_TENSOR: Final = (known_results.TENSOR,)
+
 _MOST_TOLD: Final = 64
 """Items of a display that are looked at; a longer one is data."""
 
@@ -151,9 +153,7 @@ def display_origin(node: ast.expr) -> Origins:
 
 def arithmetic(operands: Sequence[Origins]) -> Origins:
     """Return the origin of arithmetic: a tensor as soon as one operand surely is one, else not known."""
-    if any(origins == (known_results.TENSOR,) for origins in operands):
-        return (known_results.TENSOR,)
-    return UNKNOWN
+    return _TENSOR if _TENSOR in operands else UNKNOWN
 
 
 KINDS: Final[Mapping[type[ast.expr], Callable[[Inference, Any, Table], Origins]]] = {

@@ -18,13 +18,14 @@ Several origins stand for "one of these". This module knows no scopes and no fil
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from tensoraudit.facts.record import record
 
 Origins = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """What a name stands for. `literal` is its value where every reader may rely on it, else None; the value None
     itself is no use to a reader and counts as not relied on."""
@@ -45,7 +46,7 @@ LONGEST = 300
 
 def unite(groups: Sequence[Origins]) -> Origins:
     """Return every origin of `groups` once, in order; `?` alone when there are none or too many."""
-    if len(groups) == 1 and len(groups[0]) == 1:
+    if groups and len(groups[0]) == 1 and groups.count(groups[0]) == len(groups):
         return groups[0]
     merged = dict.fromkeys(origin for group in groups for origin in group)
     if len(merged) > 1:
@@ -57,6 +58,7 @@ def unite(groups: Sequence[Origins]) -> Origins:
     return tuple(merged)
 
 
+@lru_cache(1 << 14)
 def attribute(origin: str, name: str) -> str:
     """Return the origin of attribute `name` of a value with `origin`, as far as the text alone tells."""
     if origin == "None" or len(origin) > LONGEST:

@@ -134,6 +134,7 @@ RECEIVER: Final[Origins] = ("the receiver",)
 """Stands for whatever a method was called on."""
 
 
+@lru_cache(1 << 14)
 def made(function: str) -> Origins:
     """Return the origin of what a call of a name alone returns."""
     name = callee(function)

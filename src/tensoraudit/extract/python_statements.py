@@ -23,6 +23,7 @@ from tensoraudit.extract.python_scopes import (
     pairs,
     pattern_names,
 )
+from tensoraudit.extract.python_syntax import inner_expressions
 from tensoraudit.extract.python_values import unknown
 from tensoraudit.extract.python_written import target_text
 from tensoraudit.extract.signatures import positional
@@ -62,9 +63,8 @@ class StatementReader(ExpressionReader):
             self.read(node.value)
 
     def _parts(self, node: ast.stmt) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self.read(child)
+        for child in inner_expressions(node):
+            self.read(child)
 
     def _end(self, node: ast.Return | ast.Raise) -> bool:
         self._parts(node)

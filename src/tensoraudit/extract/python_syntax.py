@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Iterator
 
 from tensoraudit.extract.python_files import UnreadableFile
 
@@ -15,6 +16,15 @@ class NotPython(UnreadableFile):
         place = f" (line {line})" if line else ""
         super().__init__(f"not valid Python{place}: {reason}")
         self.reason, self.line = reason, line
+
+
+def inner_expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions right below `node`, in the order of the source."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.expr):
+                yield child
 
 
 def parse(text: str) -> ast.Module:

@@ -39,10 +39,12 @@ class SourceText:
 
     def site(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.pattern) -> Site:
         """Return where `node` stands."""
-        line, end_line = node.lineno, node.end_lineno or node.lineno
-        start, end = node.col_offset, node.end_col_offset or node.col_offset
-        if self._wide_lines:
-            start, end = self._characters(line, start), self._characters(end_line, end)
+        line, start = node.lineno, node.col_offset
+        end_line, end = node.end_lineno or line, node.end_col_offset or start
+        if line in self._wide_lines:
+            start = self._characters(line, start)
+        if end_line in self._wide_lines:
+            end = self._characters(end_line, end)
         if self._cells:
             return self._in_cell(line, start + 1, end_line, end + 1)
         return Site(self.path, line, start + 1, end_line, end + 1)
@@ -56,9 +58,7 @@ class SourceText:
         return {number: [] for number, line in enumerate(self.lines, 1) if not line.isascii()}
 
     def _characters(self, line: int, offset: int) -> int:
-        counts = self._wide_lines.get(line)
-        if counts is None:
-            return offset
+        counts = self._wide_lines[line]
         text = self.lines[line - 1]
         if not counts:  # characters before every step, so that a long line is not counted again for each place on it
             starts = [len(text[at : at + _STEP].translate(None, _INSIDE)) for at in range(0, len(text), _STEP)]

@@ -10,6 +10,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from tensoraudit.facts import Name, Unknown
@@ -25,6 +26,9 @@ _MOST_JOINED: Final = 64
 
 _LARGEST_EXPONENT: Final = 128
 _LARGEST_NUMBER: Final = 2.0**200
+
+_TEXTS: Final = frozenset({str, bytes})
+_OPAQUE: Final = frozenset({Name, Unknown})
 
 REASONS: Final[Mapping[type[ast.expr], Unknown]] = {
     node: Unknown(reason)
@@ -57,7 +61,7 @@ def unknown(node: ast.expr) -> Unknown:
 
 def constant(value: Any) -> Any:
     """Return a written constant, unless it is too large to keep. `...` is not a value that a rule compares."""
-    if isinstance(value, str | bytes) and len(value) > LONGEST_TEXT:
+    if type(value) in _TEXTS and len(value) > LONGEST_TEXT:
         return TOO_LARGE
     return OTHER if value is ... else value
 
@@ -96,8 +100,11 @@ def _fits(values: Iterable[Any]) -> bool:
 
 def is_transparent(value: Any) -> bool:
     """Tell whether a variable that holds `value` may be replaced by it: constants and displays, not names."""
-    return value is not None and not isinstance(value, Name | Unknown)
+    return value is not None and type(value) not in _OPAQUE
 
+
+named = lru_cache(1 << 14)(Name)
+"""The value that is a dotted name: one for all places that write it."""
 
 Named = Callable[[ast.expr], Any]
 """What a name or dotted name stands for, None when that is no constant."""

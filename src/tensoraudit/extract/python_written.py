@@ -31,6 +31,8 @@ def written(node: ast.expr) -> str:
         if isinstance(node, ast.Attribute):
             parts.append(f"{node.attr}{suffix}")
             suffix, length, node = "", length + len(parts[-1]) + 1, node.value
+        elif isinstance(node, ast.Name):
+            break
         elif isinstance(node, ast.Call):
             suffix, length, node = f"(){suffix}", length + 2, node.func
         elif isinstance(node, ast.Subscript):

@@ -92,9 +92,10 @@ def key_of(kind: str, fact: Fact) -> str:
 
 def site_of(fact: Fact) -> Site:
     """Return where a fact was seen; facts about the environment have no file."""
-    if isinstance(fact, Variable):
-        return Site(variable=fact.name)
-    return getattr(fact, "at", Site())
+    at: Site | None = getattr(fact, "at", None)
+    if at is not None:
+        return at
+    return Site(variable=fact.name) if isinstance(fact, Variable) else Site()
 
 
 def side_of(fact: Fact) -> Side:
@@ -115,7 +116,8 @@ class FactStore:
         self._by_kind: dict[str, list[Fact]] = defaultdict(list)
         self._derived: set[int] = set()
         self._keyed: dict[tuple[str, str], dict[str, list[Fact]]] = {}
-        self._placed: dict[str, dict[str | None, dict[str, list[Fact]]]] = {}
+        self._by_file: dict[str, dict[str | None, list[Fact]]] = {}
+        self._placed: dict[tuple[str, str | None], dict[str, list[Fact]]] = {}
         self._code: CodeIndex | None = None
         self._calls: CallGraph | None = None
         self._graphs: GraphIndex | None = None
@@ -139,7 +141,8 @@ class FactStore:
 
     def _forget(self, kinds: set[str]) -> None:
         self._keyed = {name: index for name, index in self._keyed.items() if name[0] not in kinds}
-        self._placed = {kind: index for kind, index in self._placed.items() if kind not in kinds}
+        self._by_file = {kind: files for kind, files in self._by_file.items() if kind not in kinds}
+        self._placed = {place: index for place, index in self._placed.items() if place[0] not in kinds}
         if kinds & {"scope", "class", "import"}:
             self._code = None
         if kinds & {"scope", "class", "import", "call"}:
@@ -171,13 +174,18 @@ class FactStore:
 
     def in_file(self, kind: str, path: str | None) -> Mapping[str, list[Fact]]:
         """Return the facts of a kind in one file, by name."""
-        if kind not in self._placed:
+        place = (kind, path)
+        if place not in self._placed:
+            self._placed[place] = _group(self._files_of(kind).get(path, ()), _keys(kind, KEYS[kind]))
+        return self._placed[place]
+
+    def _files_of(self, kind: str) -> Mapping[str | None, list[Fact]]:
+        if kind not in self._by_file:
             files: dict[str | None, list[Fact]] = defaultdict(list)
             for fact in self.of(kind):
                 files[site_of(fact).path].append(fact)
-            keys = _keys(kind, KEYS[kind])
-            self._placed[kind] = {file: _group(facts, keys) for file, facts in files.items()}
-        return self._placed[kind].get(path, {})
+            self._by_file[kind] = dict(files)
+        return self._by_file[kind]
 
     # Places
 

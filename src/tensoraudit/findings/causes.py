@@ -2,6 +2,7 @@
 
 A divergence that was localised is explained by findings at its node, at its source line, and at most two nodes above
 (one operation of the source is several nodes). One that was not localised may come from anything above the output.
+What was measured of a port's layers (`port.cause`, `port.suspected`) explains every divergence of that port.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from tensoraudit.findings.severity import is_open, order_key
 DIVERGENCE: Final = "EQV-"
 """Prefix of the rules that report a measured divergence."""
 
+PORT: Final = "port."
+"""Prefix of the metrics that name the layer of a port and what it does otherwise."""
+
 NEAR: Final = 2
 """Nodes above a localised divergence that still count as the same place."""
 
@@ -27,12 +31,17 @@ NEAR: Final = 2
 def add_causes(findings: Iterable[Finding], equivalence: Iterable[Equivalence], store: FactStore) -> list[Finding]:
     """Return the findings with `causes` filled for each open divergence: rule ids, the nearest first."""
     listed, rows = list(findings), list(equivalence)
-    suspects = [each for each in listed if is_open(each) and not each.rule.startswith(DIVERGENCE)]
+    suspects = [each for each in listed if is_open(each) and (not each.rule.startswith(DIVERGENCE) or _of_port(each))]
     return [_explain(each, suspects, rows, store) if _diverges(each) else each for each in listed]
 
 
 def _diverges(finding: Finding) -> bool:
-    return finding.rule.startswith(DIVERGENCE) and is_open(finding)
+    return finding.rule.startswith(DIVERGENCE) and is_open(finding) and not _of_port(finding)
+
+
+def _of_port(finding: Finding) -> bool:
+    """Whether a finding speaks of a layer of a hand-written port: a cause itself."""
+    return any(row.metric.startswith(PORT) for row in finding.evidence)
 
 
 def _explain(
@@ -40,7 +49,7 @@ def _explain(
 ) -> Finding:  # fmt: skip
     suspects = [each for each in suspects if each.target in {"", finding.target}]
     divergences = list(_divergences(finding, rows))
-    causes: dict[str, None] = {}
+    causes = {each.rule: None for each in sorted(suspects, key=order_key) if _of_port(each)}
     for divergence in divergences:
         causes |= dict.fromkeys(_near(divergence, suspects, store))
     if not divergences:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensoraudit.facts import Site
+from tensoraudit.facts.site import NOWHERE
 from tensoraudit.findings.finding import Finding
 
 SCHEMA = "tensoraudit-report/1"
@@ -14,7 +16,10 @@ Status = Literal["ok", "crashed", "timeout", "missing", "unsupported", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class FirstDivergence:
-    """The first operation whose inputs agree and whose output does not. Errors are L-infinity."""
+    """The first operation whose inputs agree and whose output does not. Errors are L-infinity.
+
+    `source_line` is the reference's, `candidate_line` the candidate's; "" where it is not known.
+    """
 
     reference_node: str
     candidate_node: str
@@ -22,6 +27,7 @@ class FirstDivergence:
     local_error: float | None
     cumulative_error: float | None
     reproducer: str = ""
+    candidate_line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,37 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorUse:
+    """An operator of the model: how many nodes it has, and where the first stands."""
+
+    op: str
+    count: int
+    at: Site = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Migratability:
+    """What the first converter of a route knows of the model's operators: of its types, and of its nodes.
+
+    Totals are 0 where that cannot be told; `reason` says why. `custom` are operators that are not the framework's own.
+    `control_flow` says what becomes of branches and loops. `converted`: the conversion succeeded, whatever the
+    converter's registry says.
+    """
+
+    target: str
+    route: str
+    types_supported: int = 0
+    types_total: int = 0
+    nodes_supported: int = 0
+    nodes_total: int = 0
+    unsupported: tuple[OperatorUse, ...] = ()
+    custom: tuple[OperatorUse, ...] = ()
+    control_flow: str = "unknown"
+    reason: str = ""
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Suppressed:
     """A finding that the user silenced, with the reason given."""
 
@@ -104,3 +141,4 @@ class Result:
     notes: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     fail_on: str = "high"
+    migratability: tuple[Migratability, ...] = ()

@@ -36,7 +36,8 @@ _ID = re.compile(r"[A-Z]+-[0-9]+")
 
 def compile_rule(document: Table, path: str, *, examples: bool = True) -> tuple[Rule | None, list[RuleProblem]]:
     """Compile one rule. Returns the rule only when nothing is wrong, else all problems. Without `examples` they are
-    neither asked for nor looked at."""
+    neither asked for nor looked at, and what must hold of an anchor is compiled, and its faults raised, when the first
+    candidate comes: so it is with rules that were tested before."""
     compiler = _RuleCompiler(document, Problems(path), examples)
     rule = compiler.rule()
     return (None if compiler.problems.found else rule), compiler.problems.found
@@ -52,7 +53,7 @@ class _RuleCompiler:
     def rule(self) -> Rule:
         self._check_keys()
         scan = self._read("scan", lambda tree: wrong.boolean(tree, "scan"), False)
-        compiler = PatternCompiler(self.problems, scan=scan)
+        compiler = PatternCompiler(self.problems, scan=scan, lazy=not self.with_examples)
         alternatives = self._alternatives(compiler)
         if scan and alternatives and not compiler.scans:
             self.problems.add(self.items["scan"], "an index finds every anchor here; leave 'scan' out")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
+from tensoraudit.errors import RuleError
 from tensoraudit.facts import ABSENT
 from tensoraudit.facts.store import CONSTANT_KEY, FactStore, on_side
 from tensoraudit.language import problems as wrong
@@ -20,7 +22,7 @@ from tensoraudit.language.fields import ARGUMENT_NAME, argument, argument_keys, 
 from tensoraudit.language.kleene import NO, truth
 from tensoraudit.language.names import NamePattern, literal_name
 from tensoraudit.language.operators import compile_names, compile_test
-from tensoraudit.language.pattern import Condition, Pattern, Question
+from tensoraudit.language.pattern import Body, Condition, Pattern, Question
 from tensoraudit.language.possible import check_key, check_measured, check_node
 from tensoraudit.language.problems import Problems, Wrong, nearest
 from tensoraudit.language.relations import BOOLEANS, KINDS_OF, RELATIONS, SEARCHES
@@ -55,11 +57,13 @@ class PatternCompiler:
 
     `bound` are the captures that nested patterns may use; `scan` allows an anchor that no index finds; `odd` tells that
     the place being compiled stands under an odd number of negations. `open_world` and `captured` collect what the
-    patterns inside rest on: absence of code, captures of the anchor; `scans` that an anchor needs `scan`.
+    patterns inside rest on: absence of code, captures of the anchor; `scans` that an anchor needs `scan`. A `lazy` one
+    compiles what must hold of an anchor when the first candidate comes.
     """
 
     problems: Problems
     scan: bool = False
+    lazy: bool = False
     bound: frozenset[str] = frozenset()
     odd: bool = False
     open_world: bool = False
@@ -72,22 +76,41 @@ class PatternCompiler:
         if found is None:
             return None
         kind, names = found
-        self.bound, self.open_world = self._captured(tree, kind, names), False
-        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty", "refutable"}))
-        pattern = Pattern(kind, names, conditions, self._finder(tree, kind), self.open_world)
+        self.bound = self._captured(tree, kind, names)
+        body = cache(partial(self._later if self.lazy else self._body, tree, kind, self.bound))
+        if not self.lazy:
+            body()
+        pattern = Pattern(kind, names, body, self._finder(tree, kind))
         self.problems.guard(lambda: self._findable(tree, pattern))
         return pattern
+
+    def _body(self, tree: Table, kind: str, bound: frozenset[str]) -> Body:
+        self.bound, self.open_world = bound, False
+        conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty", "refutable"}))
+        return Body(conditions, self.open_world)
+
+    def _later(self, tree: Table, kind: str, bound: frozenset[str]) -> Body:
+        """Compile a body long after its rule. Raises RuleError with all that is wrong in it."""
+        compiler = PatternCompiler(Problems(self.problems.path))
+        body = compiler._body(tree, kind, bound)
+        if compiler.problems.found:
+            raise RuleError(tuple(compiler.problems.found))
+        return body
 
     def nested(self, tree: Table, kind: str | None, own: frozenset[str]) -> Pattern:
         """Compile a pattern inside a relation. Given `kind`, the name may be missing; `own` are the relation's keys."""
         if kind is not None and kind not in tree.items:
-            return Pattern(kind, (), self.conditions(tree, kind, own))
+            return Pattern(kind, (), self._at_once(tree, kind, own))
         kind, names = self._anchor(tree)
         for name in names:
             for capture in set(name.captures) - self.bound:
                 raise Wrong(tree.items[kind], f"'{{{capture}}}' captures nothing{nearest(capture, self.bound)}")
             self.captured |= bool(name.captures)
-        return Pattern(kind, names, self.conditions(tree, kind, own | {kind}))
+        return Pattern(kind, names, self._at_once(tree, kind, own | {kind}))
+
+    def _at_once(self, tree: Table, kind: str, own: frozenset[str]) -> Callable[[], Body]:
+        body = Body(self.conditions(tree, kind, own))
+        return lambda: body
 
     # Anchors
 

@@ -128,7 +128,7 @@ class _Open:
     """A list or mapping whose end has not come yet."""
 
     start: Any
-    items: list[Tree] = field(default_factory=list)
+    items: list[Tree]
     size: int = 1
 
 
@@ -143,7 +143,6 @@ class _Builder:
 
     def documents(self, text: str) -> Iterator[Tree]:
         take = {
-            yaml.ScalarEvent: self._scalar,
             yaml.MappingStartEvent: self._open,
             yaml.SequenceStartEvent: self._open,
             yaml.MappingEndEvent: self._close,
@@ -154,9 +153,12 @@ class _Builder:
         parser = _Loader(text)
         try:
             # Not `yaml.parse`, which asks before each event whether there is one.
-            while (event := parser.get_event()) is not None:
-                handle = take.get(event.__class__)
-                if handle is not None:
+            next_event, scalar, place = parser.get_event, yaml.ScalarEvent, self._place
+            while (event := next_event()) is not None:
+                kind = event.__class__
+                if kind is scalar:  # three events of four
+                    place(self._leaf(event), 1, event.anchor)
+                elif (handle := take.get(kind)) is not None:
                     handle(event)
                 elif self.root is not None and isinstance(event, yaml.DocumentEndEvent):
                     yield self.root
@@ -168,19 +170,19 @@ class _Builder:
         self.anchors.clear()
         self.root = None
 
-    def _scalar(self, event: Any) -> None:
-        mark, tag, value = event.start_mark, event.tag, event.value
+    def _leaf(self, event: Any) -> Leaf:
+        mark, value = event.start_mark, event.value
         # libyaml gives the style of a plain scalar as "" and PyYAML as None; every other style means text.
-        if not event.style and tag is None:
-            value = _resolve(value)
-        elif tag is not None:
+        if event.tag is not None:
             self._check_tag(event)
-        self._place(Leaf(value, mark.line + 1, mark.column + 1), 1, event.anchor)
+        elif not event.style and value[:1] in _SPECIAL:
+            value = _resolve(value)
+        return Leaf(value, mark.line + 1, mark.column + 1)
 
     def _open(self, event: Any) -> None:
         if event.tag is not None:
             self._check_tag(event)
-        self.stack.append(_Open(event))
+        self.stack.append(_Open(event, []))
         if len(self.stack) > MAX_DEPTH:
             raise DocumentError(f"nested deeper than {MAX_DEPTH}", *_position(event))
 
@@ -237,9 +239,7 @@ def _position(event: Any) -> tuple[int, int]:
 
 
 def _resolve(text: str) -> str | int | float | bool | None:
-    """Resolve a plain scalar by the core schema of YAML 1.2."""
-    if text[:1] not in _SPECIAL:  # most scalars are words, and this is the busiest line of loading
-        return text
+    """Resolve a plain scalar that begins like no word, by the core schema of YAML 1.2."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):

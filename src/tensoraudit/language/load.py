@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tensoraudit.collection import without_collection
@@ -47,7 +48,8 @@ class RuleSet:
         return {name: rule.id for rule in (*self.rules, *self.off) for name in (rule.id, *rule.aliases)}
 
 
-_AT_THE_MARGIN = re.compile(r"^[^\s#]", re.MULTILINE)
+_EXAMPLES = "\nexamples:\n"
+_AT_THE_MARGIN = re.compile(r"\n[^\s#]")
 """Another key, a list that is not indented, or another document."""
 
 
@@ -100,10 +102,10 @@ def _placed(rule: Rule, path: Path, folder: Path, pack: Pack | None) -> Rule:
     """Put pack and category into a rule: `<pack>/<category>/<file>` in the rules that come with tensoraudit, the
     folder's own name for one without a pack.yaml."""
     if pack is not None:
-        return replace(rule, pack=pack.name, category=_between(pack.folder, path))
+        return replace(rule, pack=pack.name, category=_between(pack.folder, path.parent))
     if not folder.is_dir():
         return replace(rule, pack=path.parent.name)
-    inside = _between(folder, path)
+    inside = _between(folder, path.parent)
     if folder != rules_folder():
         return replace(rule, pack=_name_of(folder), category=inside)
     first, _, category = inside.partition("/")
@@ -116,8 +118,9 @@ def _name_of(folder: Path) -> str:
     return folder.resolve().name
 
 
-def _between(folder: Path, path: Path) -> str:
-    inside = path.parent.relative_to(folder).as_posix()
+@lru_cache(64)
+def _between(folder: Path, home: Path) -> str:
+    inside = home.relative_to(folder).as_posix()
     return "" if inside == "." else inside
 
 
@@ -145,8 +148,8 @@ def parse_rules(text: str, path: str = "rule.yaml", *, examples: bool = True) ->
 
 def _before_examples(text: str) -> str:
     """Return the text up to its examples, where these are what it ends with."""
-    head, key, tail = text.partition("\nexamples:\n")
-    return head if key and not _AT_THE_MARGIN.search(tail) else text
+    end = text.find(_EXAMPLES)
+    return text if end < 0 or _AT_THE_MARGIN.search(text, end + len(_EXAMPLES) - 1) else text[:end]
 
 
 def _files(folder: Path) -> list[Path]:
@@ -156,8 +159,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _shown(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    here = str(Path.cwd()).rstrip(os.sep)
+    return str(path).removeprefix(f"{here}{os.sep}")
 
 
 def _twice(rules: Iterable[Rule]) -> Iterator[RuleProblem]:

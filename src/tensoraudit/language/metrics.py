@@ -30,11 +30,24 @@ METRICS: Final[Mapping[str, str]] = {
     "export.batch_fixed": "export",
     "export.training": "export",
     "export.warnings": "export",
+    "coverage.types": "coverage",
+    "coverage.nodes": "coverage",
+    "coverage.unsupported": "coverage",
+    "coverage.control_flow": "coverage",
     "session.provider_requested": "session",
     "session.provider": "session",
     "session.loads": "session",
     "session.error": "session",
     "node.local_error_ratio": "nodes",
+    "gradient.verdict": "gradients",
+    "gradient.error_ratio": "gradients",
+    "gradient.linf": "gradients",
+    "gradient.missing_candidate": "gradients",
+    "gradient.missing_reference": "gradients",
+    "gradient.zero_candidate": "gradients",
+    "gradient.check": "gradients",
+    "port.cause": "ported",
+    "port.suspected": "ported",
     "training.regions": "training",
     "training.recomputations": "training",
     "training.status": "training",
@@ -80,10 +93,22 @@ PROBES: Final = tuple(dict.fromkeys(METRICS.values()))
 
 VERDICTS: Final = ("identical", "equivalent", "noise", "drift", "break", "unverified")
 
+CAUSES: Final = (
+    *("batchnorm-epsilon", "layernorm-epsilon", "batch-statistics", "dropout-active", "weight-difference"),
+    *("padding-shift", "flatten-order", "kernel-not-transposed", "kernel-flipped", "kernel-axes", "missing-bias"),
+    *("gate-order", "reset-after", "gelu-variant", "softmax-axis", "missing-activation", "extra-activation"),
+    *("other-activation", "other-pooling", "resize-mode", "other-shape", "setting-differs", "unexplained"),
+)
+"""Why a layer of a port differs."""
+
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     **{metric: VERDICTS for metric in METRICS if metric.endswith("verdict")},
     "conversion.status": ("ok", "partial", "impossible", "refused", "unknown"),
     "export.status": ("ok", "failed", "crashed", "timeout", "unsupported", "missing"),
     "training.status": ("ok", "unsupported"),
+    "gradient.missing_candidate": ("gradient", "zeros", "both"),
+    "gradient.missing_reference": ("gradient", "zeros", "both"),
+    "gradient.check": ("ok", "differs", "cut", "unverified"),
+    "coverage.control_flow": ("none", "kept", "lost", "unknown"),
 }
 """The only values of metrics that are words."""

@@ -7,8 +7,9 @@ not known it is unknown; only `present`, `literal`, `name`, `known` and `not` lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -31,6 +32,9 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "gt": lambda value, bound: value > bound,
     "ge": lambda value, bound: value >= bound,
 }
+
+_REMEMBERED: Final = 1 << 10
+"""Names whose answer a test keeps."""
 
 
 def compile_test(tree: Tree, kind: FieldType) -> Test:
@@ -96,14 +100,19 @@ def _in_range(tree: Tree, kind: FieldType) -> Test:
 
 def _has_name(tree: Tree, kind: FieldType) -> Test:
     del kind
-    patterns = compile_names(tree, "a name")
-    return known(lambda value: truth(any(pattern.match(name) is not None for name in value for pattern in patterns)))
+    fits = _fits_any(compile_names(tree, "a name"))
+    return known(lambda value: truth(any(map(fits, value))))
 
 
 def _has_pattern(tree: Tree, kind: FieldType) -> Test:
     del kind
-    patterns = compile_names(tree, "a name")
-    return known(lambda value: truth(any(pattern.match(value) is not None for pattern in patterns)))
+    fits = _fits_any(compile_names(tree, "a name"))
+    return known(lambda value: truth(fits(value)))
+
+
+def _fits_any(patterns: Sequence[NamePattern]) -> Callable[[str], bool]:
+    """Return whether a name is one of `patterns`. Source says the same few names again and again."""
+    return lru_cache(_REMEMBERED)(lambda name: any(pattern.match(name) is not None for pattern in patterns))
 
 
 _SHORT: Mapping[str, Callable[[Tree, FieldType], Test]] = {
@@ -117,8 +126,11 @@ _SHORT: Mapping[str, Callable[[Tree, FieldType], Test]] = {
 def _one_of(tree: Items, kind: FieldType) -> Test:
     if not tree.items:
         raise Wrong(tree, "an empty list means one of nothing, which never holds")
+    plainly = all(isinstance(item, Leaf) for item in tree.items)
+    if plainly and kind.short in ("name", "pattern"):  # one look at each name instead of one a pattern
+        return _SHORT[kind.short](tree, kind)
     tests = wrong.each(tree.items, lambda item: compile_test(item, kind))
-    if kind.short == "equal" and kind is not DIMENSION and all(isinstance(item, Leaf) for item in tree.items):
+    if kind.short == "equal" and kind is not DIMENSION and plainly:
         words = {(type(item.value), item.value) for item in tree.items if isinstance(item, Leaf)}
         if all(type_ in EXACT for type_, _ in words):
             return among(frozenset(words))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensoraudit.facts import Fact
 from tensoraudit.facts.store import FactStore, key_of
@@ -36,19 +36,35 @@ class Condition:
     cost: int = 0
 
 
+class Body(NamedTuple):
+    """What must hold of a fact. `open_world` tells that the absence of code takes part, which can never be certain."""
+
+    conditions: tuple[Condition, ...]
+    open_world: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A kind of fact, the names it may have (none: any name) and what must hold of it.
 
-    `finder` is a second field that finds facts when the names cannot, with its name patterns. `open_world` tells that
-    the absence of code takes part, which can never be certain.
+    `body` gives what must hold, and may compile it only then: most rules of a large set never see a candidate.
+    `finder` is a second field that finds facts when the names cannot, with its name patterns.
     """
 
     kind: str
     names: tuple[NamePattern, ...]
-    conditions: tuple[Condition, ...]
+    body: Callable[[], Body]
     finder: tuple[str, tuple[NamePattern, ...]] | None = None
-    open_world: bool = False
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What must hold, the cheap first."""
+        return self.body().conditions
+
+    @property
+    def open_world(self) -> bool:
+        """Whether the absence of code takes part."""
+        return self.body().open_world
 
     @property
     def captures(self) -> frozenset[str]:

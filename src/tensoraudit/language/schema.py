@@ -126,7 +126,10 @@ KEY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "is",
         "is not", "in", "not in", "if", "while", "for", "assert",
     ),
-    "model": ("onnx", "torchscript", "exported_program"),
+    "model": (
+        "onnx", "torchscript", "exported_program", "torch_export", "torch_trace", "saved_model", "graph_def",
+        "tf_function", "keras", "tflite", "jaxpr", "stablehlo",
+    ),
     "device": ("cpu", "cuda"),
 }  # fmt: skip
 """All names that facts of a kind can have, where they are few. Those of measurements stand in metrics.py."""

@@ -129,9 +129,9 @@ def _grouped(search: Search, place: _Place, side: str | None, context: Context) 
 
 def _asked(search: Search, candidates: Iterable[Fact], context: Context, enough: int | None) -> Iterator[_Hit]:
     sure = 0
-    names = bound_names(search.pattern, context)
+    names, conditions = bound_names(search.pattern, context), search.pattern.conditions
     for fact in candidates:
-        answer = min(certainty_of_name(fact, names), ask(search.pattern.conditions, fact, context))
+        answer = min(certainty_of_name(fact, names), ask(conditions, fact, context))
         if answer is NO:
             continue
         yield _Hit(fact, answer)

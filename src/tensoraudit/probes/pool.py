@@ -43,6 +43,7 @@ FRAMEWORKS: Mapping[str, str] = {
     "tensorflow": "tensoraudit.probes.tensorflow",
     "jax": "tensoraudit.probes.jax",
     "onnxruntime": "tensoraudit.probes.onnxruntime",
+    "litert": "tensoraudit.probes.litert",
 }
 _FAILED_STARTS = 2  # a worker that crashed this often before its hello is not tried again
 _CLOSING = 15.0  # seconds for all workers to be gone

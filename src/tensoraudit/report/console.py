@@ -19,7 +19,7 @@ from rich.text import Text
 from tensoraudit.findings.finding import Finding, State
 from tensoraudit.findings.result import Conversion, Probe, Result
 from tensoraudit.findings.severity import is_open, order_key
-from tensoraudit.report import summary
+from tensoraudit.report import migratability, summary
 from tensoraudit.report.clean import clean, one_line
 from tensoraudit.report.letters import COLORS, large
 from tensoraudit.report.style import DEFAULT, Style
@@ -83,6 +83,7 @@ def _verdict(result: Result, target: str, style: Style) -> RenderableType:
     if not style.quiet:
         lines += [Text(f"{clean(summary.artifact_name(result))} to {target}, grade {grade}", style="dim")]
         lines += [Text(clean(line)) for line in summary.compared(result, target)]
+        lines += [Text(one_line(line)) for line in migratability.lines(result, target)]
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

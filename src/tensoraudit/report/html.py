@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tensoraudit.findings.finding import State
 from tensoraudit.findings.result import Result
 from tensoraudit.findings.severity import is_open, order_key
-from tensoraudit.report import summary
+from tensoraudit.report import migratability, summary
 from tensoraudit.report.clean import clean
 from tensoraudit.report.style import DEFAULT, Style
 
@@ -30,6 +30,7 @@ def render(result: Result, style: Style = DEFAULT) -> str:
     return environment.from_string(source).render(
         result=result,
         summary=summary,
+        migration=migratability.lines,
         joined=lambda texts, separator=", ": separator.join(texts),
         opened=[each for each in ordered if is_open(each)],
         notes=[each for each in ordered if each.state is State.ADVICE],

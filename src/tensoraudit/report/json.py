@@ -18,7 +18,16 @@ import numpy as np
 
 from tensoraudit.facts import Measurement, Site, Unknown
 from tensoraudit.findings.finding import Finding
-from tensoraudit.findings.result import SCHEMA, Conversion, Equivalence, FirstDivergence, Probe, Result
+from tensoraudit.findings.result import (
+    SCHEMA,
+    Conversion,
+    Equivalence,
+    FirstDivergence,
+    Migratability,
+    OperatorUse,
+    Probe,
+    Result,
+)
 from tensoraudit.findings.severity import order_key
 from tensoraudit.report.style import DEFAULT, Style
 
@@ -36,6 +45,7 @@ def document(result: Result) -> dict[str, Any]:
         "grade": dict(result.grade),
         "exit_code": result.exit_code,
         "fail_on": result.fail_on,
+        "migratability": [_migratability(row) for row in result.migratability],
         "layers": {target: dict(cells) for target, cells in result.layers.items()},
         "findings": [finding_data(finding) for finding in sorted(result.findings, key=order_key)],
         "equivalence": [_equivalence(row) for row in result.equivalence],
@@ -123,11 +133,32 @@ def _equivalence(row: Equivalence) -> dict[str, Any]:
     }
 
 
+def _migratability(row: Migratability) -> dict[str, Any]:
+    return {
+        "target": row.target,
+        "route": row.route,
+        "types_supported": row.types_supported,
+        "types_total": row.types_total,
+        "nodes_supported": row.nodes_supported,
+        "nodes_total": row.nodes_total,
+        "unsupported": [_use(each) for each in row.unsupported],
+        "custom": [_use(each) for each in row.custom],
+        "control_flow": row.control_flow,
+        "converted": row.converted,
+        "reason": row.reason,
+    }
+
+
+def _use(row: OperatorUse) -> dict[str, Any]:
+    return {"op": row.op, "count": row.count, "where": _where(row.at)}
+
+
 def _divergence(row: FirstDivergence) -> dict[str, Any]:
     return {
         "reference_node": row.reference_node,
         "candidate_node": row.candidate_node,
         "source_line": row.source_line,
+        "candidate_line": row.candidate_line,
         "local_error": plain(row.local_error),
         "cumulative_error": plain(row.cumulative_error),
         "reproducer": row.reproducer,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tensoraudit.findings.finding import Finding, State
 from tensoraudit.findings.result import Result
 from tensoraudit.findings.severity import is_open, order_key
-from tensoraudit.report import summary
+from tensoraudit.report import migratability, summary
 from tensoraudit.report.clean import code_span, for_markdown
 from tensoraudit.report.style import DEFAULT, Style
 
@@ -26,7 +26,8 @@ def _verdicts(result: Result) -> Iterator[str]:
     for target in result.targets:
         yield f"## {for_markdown(target)}: grade {for_markdown(result.grade[target])}\n"
         yield f"**{for_markdown(summary.verdict(result, target))}**\n"
-        yield from _list(for_markdown(line) for line in summary.compared(result, target))
+        told = (*summary.compared(result, target), *migratability.lines(result, target))
+        yield from _list(for_markdown(line) for line in told)
 
 
 def _list(lines: Iterable[str]) -> Iterator[str]:

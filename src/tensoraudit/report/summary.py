@@ -207,6 +207,7 @@ def divergence_of(finding: Finding, result: Result) -> FirstDivergence | None:
 def divergence(first: FirstDivergence) -> str:
     """Return the first divergence as a sentence."""
     at = f" at {first.source_line}" if first.source_line else ""
+    at += f" (candidate at {first.candidate_line})" if first.candidate_line else ""
     errors = f"local error {number(first.local_error)}, cumulative {number(first.cumulative_error)}"
     kept = f"; reproducer in {first.reproducer}" if first.reproducer else ""
     return f"{first.reference_node} becomes {first.candidate_node}{at}: {errors}{kept}"

@@ -30,6 +30,7 @@ _FIXED = re.compile(r"Eq\((?:[^,]*\.shape\[\d+\][^,]*), \d+\)$")
 _SMALL_TALK = re.compile(
     r"legacy TorchScript-based ONNX export|feature will be removed|is deprecated|will not be used, since it shares"
     r"|torchvision is not installed|Exporting a model while it is in training mode"
+    r"|_flat_weights\[\d+\].* were assigned during export"
     r"|no signature found for|always_classified is unsupported|Unable to find user code",
 )
 

@@ -85,18 +85,20 @@ def understand(
     sources: Mapping[str, Place] | None = None,
     more: BaseException | None = None,
     table: tuple[Cause, ...] = CAUSES,
+    operator: str = "",
 ) -> Failure:
     """Explain an exception of an exporter.
 
     `sources` maps what a log said while the export ran (an equation of symbolic sizes) to the user's line, for the
     failures whose exception holds no line. `more` is a second exception about the same refusal that knows better where
     it lies. `table` holds the known causes of the exporter. A failure that it does not know is quoted as it is.
+    `operator` is given by who knows it better than the exception.
     """
     causes = [*chain(error), *(chain(more) if more else ())]
     text = _ANSI.sub("", "\n".join(_message(each) for each in causes))
     root = causes[-1]
     nodes = list(_nodes(causes))
-    operator = _operator(text, nodes)
+    operator = operator or _operator(text, nodes)
     known = _known(text, operator, table)
     cause, remedy = known or (_quote(root), UNKNOWN_REMEDY)
     fixed = _fixed(text)

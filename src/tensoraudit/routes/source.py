@@ -20,7 +20,7 @@ Place = dict[str, Any]
 
 _MACHINERY = re.compile(
     r"[\\/](torch|torchgen|onnx|onnxscript|onnx_ir|numpy|tensoraudit"
-    r"|jax|jaxlib|flax|jax2onnx|tensorflow|keras|tf_keras|tf2onnx)[\\/]"
+    r"|jax|jaxlib|flax|jax2onnx|tensorflow|keras|tf_keras|tf2onnx|onnx2torch|torchax)[\\/]"
 )
 _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 _STANDARD_LIBRARY = tuple(

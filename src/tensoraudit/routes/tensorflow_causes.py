@@ -38,6 +38,11 @@ CAUSES: tuple[Cause, ...] = (
         "Make it dense at the border of the model (to_tensor, tf.sparse.to_dense).",
     ),
     cause(
+        (r"UnliftableError", r"Unable to lift tensor"),
+        "the model depends on something outside of its graph that is no variable, such as a lookup table",
+        "Do that step before or after the model: with numbers in place of what the table holds.",
+    ),
+    cause(
         r"No module named '?(?P<module>[\w.]+)'?",
         "the exporter needs the package {module}, which this environment lacks",
         "Install {module} into the environment of the TensorFlow worker.",

@@ -14,6 +14,9 @@ from tensoraudit.probes.onnxruntime.hello import find_conflict, hello, normalise
 from tensoraudit.probes.onnxruntime.jobs import JOBS
 from tensoraudit.probes.onnxruntime.session import why_inactive
 
+SHARED = {f"tensoraudit.probes.{name}" for name in ("fingerprint", "installed", "protocol", "ulp")}
+"""Modules of all workers, which hold to the same."""
+
 FOLDER = Path(next(iter(tensoraudit.probes.onnxruntime.__path__)))
 
 
@@ -63,7 +66,7 @@ def test_reason_is_taken_from_the_log():
 
 
 def test_jobs_are_registered_under_full_names():
-    names = ("describe", "run", "levels", "values", "intermediates", "subgraph", "reference")
+    names = ("describe", "run", "levels", "values", "intermediates", "subgraph", "reference", "installed", "parameters")
     assert set(JOBS) == {f"onnxruntime.{name}" for name in names}
 
 
@@ -76,6 +79,6 @@ def test_worker_code_loads_on_python_39_without_other_packages(path):
     for node in imports:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in names:
-            own = name == "tensoraudit.probes.protocol" or name.startswith("tensoraudit.probes.onnxruntime")
+            own = name in SHARED or name.startswith("tensoraudit.probes.onnxruntime")
             assert own or name.split(".")[0] in allowed, f"{path.name} imports {name}"
     assert "zip(" not in path.read_text() or "strict=" not in path.read_text(), "zip(strict=) came with Python 3.10"

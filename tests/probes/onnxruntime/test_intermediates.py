@@ -130,3 +130,20 @@ def test_values_of_unknown_shape_count_as_a_share_of_the_budget(bench):
     path = bench.model(nodes, [bench.value("x", FLOAT, [3])], [bench.value("v0", TensorProto.INT64, None)])
     params = {"path": path, "inputs": bench.sample(x=np.ones(3, np.float32)), "values": [f"v{i}" for i in range(20)]}
     assert intermediates({**params, "budget": 1 << 20}, bench.session)["chunks"] == 2
+
+
+def test_fingerprints_come_with_the_values_and_without_them_above_the_limit(bench):
+    path = chain(bench, 10)
+    x = np.linspace(-3, 2, 100, dtype=np.float32)
+    names = [f"v{i}" for i in range(10)]
+    params = {"path": path, "inputs": bench.sample(x=x), "values": names, "fingerprints": True, "budget": 1250}
+    below = intermediates({**params, "limit": 4000}, bench.session)
+    above = intermediates({**params, "limit": 3999}, bench.session)
+    assert list(below["values"]) == names and above["values"] == {}
+    assert above["chunks"] == below["chunks"] == 4
+    assert above["fingerprints"] == below["fingerprints"]
+    wide = (x + np.float32(1)).astype(np.float64)
+    made = above["fingerprints"]["v0"]
+    assert made["shape"] == [100] and made["min"] == wide.min()
+    assert made["squares"] == pytest.approx((wide**2).sum(), rel=1e-12)
+    assert "fingerprints" not in intermediates({**params, "fingerprints": False}, bench.session)

@@ -215,3 +215,12 @@ class Uncopyable(nn.Module):
 
 
 uncopyable = Uncopyable()
+
+
+class Written(nn.Module):
+    """Fills a tensor of zeros part by part."""
+
+    def forward(self, x):
+        whole = torch.zeros(2, 6)
+        whole[:, :3] = x
+        return whole * 2

@@ -158,3 +158,41 @@ def test_all_values_up_to_the_budget(trace):
     events = trace("Branches", select="all", budget=30)["events"]
     assert len(events) == 14
     assert ["file" in event["outputs"][0] for event in events].count(True) < 14
+
+
+def test_inputs_follow_the_data_and_leave_out_what_only_weights_go_into(trace):
+    result = trace("Branches")
+    events = {event["index"]: event for event in result["events"]}
+    assert events[0]["inputs"] == [], "the transposed weight"
+    assert events[1]["inputs"] == ["input:x"]
+    assert events[3]["inputs"] == [f"{events[1]['key']}@0"]
+    assert events[7]["inputs"] == [f"{events[3]['key']}@0"]
+    assert events[13]["inputs"] == [f"{events[12]['key']}@0"], "a module's output is what its last operator made"
+    assert result["outputs"] == {"output": f"{events[12]['key']}@0"}
+
+
+def test_fingerprints_of_everything_without_saving(trace, session):
+    plain = trace("Branches", fingerprints=True)
+    saved = trace("Branches", select="all")
+    assert plain["bytes"] == 0
+    for event, other in zip(plain["events"], saved["events"], strict=True):
+        for output, ref in zip(event["outputs"], other["outputs"], strict=True):
+            assert "file" not in output
+            if event["inputs"]:
+                values = np.array(session.get(ref), np.float64)
+                assert output["print"]["sum"] == pytest.approx(values.sum(), abs=1e-9)
+                assert output["print"]["max"] == values.max()
+            else:
+                assert "print" not in output
+
+
+def test_fingerprints_go_on_where_the_budget_for_tensors_ends(trace):
+    outputs = [event["outputs"][0] for event in trace("Branches", select="all", fingerprints=True, budget=24)["events"]]
+    assert sum("file" in each for each in outputs) < len(outputs)
+    assert "print" in outputs[-1]
+
+
+def test_what_is_written_into_a_part_is_in_the_whole(trace):
+    events = trace("Written", fingerprints=True)["events"]
+    final = next(event for event in reversed(events) if event["op"] == "aten.mul.Tensor")
+    assert len(final["inputs"]) == 1 and "copy_" in final["inputs"][0]

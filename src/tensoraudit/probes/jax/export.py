@@ -40,7 +40,7 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     started = time.perf_counter()
     with pinned(device_of("cpu")):
         leaves = read_input(session, params["inputs"])
-        outputs = _run(model, leaves)
+        outputs = run_once(model, leaves)
         request = _request(model, leaves, tuple(outputs), params)
         session.progress(f"exporting with {params['route']}")
         prepared = time.perf_counter()
@@ -86,8 +86,8 @@ def _request(model: Model, leaves: dict[str, Any], outputs: tuple[str, ...], par
     )
 
 
-def _run(model: Model, leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs by name. What the reference cannot run, no exporter can trace: raises JobFailed."""
+def run_once(model: Model, leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs by name. What the reference cannot run, no exporter can trace: raises JobFailed."""
     subject = Subject(model.loaded.apply, model.loaded.parameters, model.signature, jit=False)
     try:
         return subject.call(leaves, 0)

@@ -6,7 +6,10 @@ import os
 from importlib import metadata
 from typing import Any
 
-PACKAGES = ("jax", "jaxlib", "flax", "jax2onnx", "onnx", "onnx-ir", "ml_dtypes", "numpy", "equinox", "orbax-checkpoint")
+PACKAGES = (
+    *("jax", "jaxlib", "flax", "jax2onnx", "onnx", "onnx-ir", "ml_dtypes", "numpy", "equinox", "orbax-checkpoint"),
+    *("torch", "torchax", "tensorflow", "tensorflow-cpu", "keras"),
+)
 
 
 def hello() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tensoraudit.probes.jax.tensors import is_array, is_key
 Spec = Mapping[str, Any]
 """The self-contained description of a model that every job gets (see `loading`)."""
 
-Kind = Literal["function", "linen", "nnx", "exported"]
+Kind = Literal["function", "linen", "nnx", "exported", "torchax", "keras"]
 
 PARAMETERS = "params"
 """The collection of trained weights, as Flax calls it."""

@@ -17,9 +17,12 @@ import jax
 from tensoraudit.probes import user_code
 from tensoraudit.probes.calls import Argument, Signature
 from tensoraudit.probes.jax.devices import INITIAL_X64, device_of, seed_everything
+from tensoraudit.probes.jax.keras_models import load_keras
 from tensoraudit.probes.jax.kinds import FORMS, is_model, read_made
 from tensoraudit.probes.jax.loaded import Loaded, Spec
+from tensoraudit.probes.jax.replacement import with_weights
 from tensoraudit.probes.jax.tensors import canonical, get, taken, to_leaf
+from tensoraudit.probes.jax.torchax_models import load_torchax
 from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
 from tensoraudit.probes.samples import Beside, Dynamic, Sample, containers, dynamic_dims, own_samples
 
@@ -53,7 +56,7 @@ def open_model(session: Session, spec: Spec) -> Model:
         mark = f"x64 of {spec.get('path') or spec.get('module')}"
         jax.config.update("jax_enable_x64", session.cache.get(mark, INITIAL_X64))
         with jax.default_device(device_of("cpu")):
-            session.cache[key] = _open(spec)
+            session.cache[key] = _open(spec, session)
         session.cache[mark] = session.cache[key].x64
     model: Model = session.cache[key]
     jax.config.update("jax_enable_x64", model.x64)
@@ -65,13 +68,15 @@ def _stamp(spec: Spec) -> list[int] | None:
     return [file.stat().st_mtime_ns, file.stat().st_size] if file is not None and file.is_file() else None
 
 
-def _open(spec: Spec) -> Model:
+def _open(spec: Spec, session: Session) -> Model:
     loader = LOADERS.get(spec["format"])
     if loader is None:
         raise JobUnsupported(f"JAX runs no model of the format {spec['format']!r}")
     user_code.add_code(spec.get("code") or ())
     seed_everything(int(spec.get("seed") or 0))
     loaded = loader(spec)
+    if spec.get("weights"):
+        loaded = with_weights(loaded, spec["weights"], session)
     beside = Beside(loaded.home, loaded.factory, loaded.made, str(spec.get("attribute") or ""), FRAMEWORK)
     samples = own_samples(beside, loaded.signature, to_leaf) if loaded.exported is None else []
     dynamic = dynamic_dims(beside, samples) if loaded.exported is None else {}
@@ -157,4 +162,10 @@ def _exported_signature(program: Any, kwargs: Mapping[str, Any]) -> Signature:
     return Signature((*positional, *named), containers([trees]))
 
 
-LOADERS: Mapping[str, Callable[[Spec], Loaded]] = {"python_object": _python_object, "jax_export": _exported}
+LOADERS: Mapping[str, Callable[[Spec], Loaded]] = {
+    "python_object": _python_object,
+    "jax_export": _exported,
+    "torchax": load_torchax,
+    "keras": load_keras,
+    "keras_h5": load_keras,
+}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
 import jax
+
+from tensoraudit.probes.calls import children
 
 
 def named_leaves(tree: Any, root: str = "", separator: str = "/") -> dict[str, Any]:
@@ -23,3 +26,16 @@ def _key(entry: Any) -> str:
         if hasattr(entry, attribute):
             return str(getattr(entry, attribute))
     return str(entry).strip(".[]'")
+
+
+def in_order(value: Any) -> Any:
+    """Return the arrays of a result of PyTorch or Keras in containers that JAX knows and whose order it keeps.
+
+    JAX sorts the keys of a plain dict. What is no array becomes None, so that the others keep their names.
+    """
+    inner = list(children(value))
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return tuple(in_order(each) for _, each in inner)
+    if inner:
+        return OrderedDict((key, in_order(each)) for key, each in inner)
+    return value if hasattr(value, "shape") else None

@@ -19,7 +19,7 @@ from tensoraudit.probes.jax.tensors import is_key
 
 Values = list[Any]
 
-_CALLS = frozenset(
+CALLS = frozenset(
     (
         *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"),
         *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
@@ -63,15 +63,21 @@ def _run(function: Any, arguments: Values) -> Values:
         return widened(np.asarray(variable.val, variable.aval.dtype)) if hasattr(variable, "val") else known[variable]
 
     for operation in jaxpr.eqns:
-        results = _operation(operation, [read(each) for each in operation.invars])
+        results = run_widened(operation, [read(each) for each in operation.invars])
         known.update(zip(operation.outvars, results))  # noqa: B905
     return [read(each) for each in jaxpr.outvars]
 
 
-def _operation(operation: Any, values: Values) -> Values:
+def called(parameters: Any) -> Any:
+    """Return the inner function of an operation that is one of CALLS."""
+    return next(parameters[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in parameters)
+
+
+def run_widened(operation: Any, values: Values) -> Values:
+    """Run one operation of a jaxpr on widened values and return its widened results. Raises like `evaluate`."""
     name, parameters = operation.primitive.name, operation.params
-    if name in _CALLS:
-        return _run(next(parameters[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in parameters), values)
+    if name in CALLS:
+        return _run(called(parameters), values)
     if name in _CONTROL:
         return _CONTROL[name](parameters, values)
     if any(hasattr(each, "eqns") or hasattr(each, "jaxpr") for each in parameters.values()):
@@ -131,9 +137,24 @@ def _cond(parameters: Any, values: Values) -> Values:
     return list(lax.switch(values[0], [branch(each) for each in parameters["branches"]], *values[1:]))
 
 
+def _scatter(again: Callable[..., Any]) -> Callable[[Any, Values], Values]:
+    """Scatter holds the function that combines two numbers, of the narrow type: it is made anew."""
+
+    def run(parameters: Any, values: Values) -> Values:
+        kept = {key: parameters[key] for key in ("indices_are_sorted", "unique_indices", "mode")}
+        return [again(*values, parameters["dimension_numbers"], **kept)]
+
+    return run
+
+
 _CONTROL: dict[str, Callable[[Any, Values], Values]] = {
     "reduce_precision": _precision,
     "scan": _scan,
     "while": _while,
     "cond": _cond,
+    "scatter": _scatter(lax.scatter),
+    "scatter-add": _scatter(lax.scatter_add),
+    "scatter-mul": _scatter(lax.scatter_mul),
+    "scatter-min": _scatter(lax.scatter_min),
+    "scatter-max": _scatter(lax.scatter_max),
 }

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tensoraudit.probes.onnxruntime.evaluator import load_model
 from tensoraudit.probes.onnxruntime.explain import explain, run_error
-from tensoraudit.probes.onnxruntime.pairing import Pairing, pair
-from tensoraudit.probes.onnxruntime.session import Opened, open_file, settings_from
+from tensoraudit.probes.onnxruntime.noise import Runner, add_draws, move_weights
+from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes
+from tensoraudit.probes.onnxruntime.session import Opened, open_bytes, open_file, settings_from
 from tensoraudit.probes.onnxruntime.tensors import MismatchError, UnsupportedValueError, feed, read_value
+from tensoraudit.probes.onnxruntime.twin import add_oracles
 from tensoraudit.probes.protocol import JobFailed, Session
 
 Values = dict[str, tuple[np.ndarray[Any, Any], Any]]
@@ -39,16 +42,33 @@ class RunError(Exception):
 def run(params: dict[str, Any], session: Session) -> dict[str, Any]:
     """Run every sample `repeat` times (2) on one provider and optimisation level.
 
+    For a reference: `oracle` (False) adds the file in double precision, evaluated in NumPy, for which all samples
+    together have `budget` seconds (60), or `oracle_reason`; `perturbations` (0) adds so many draws with all floating
+    inputs moved by one ULP, or the weights where no input is floating (`perturbed_by`).
+
     Returns {"runs": [...], "provider", "settings"}. Raises JobFailed when the model cannot be loaded, JobUnsupported
     when the provider is not active.
     """
-    opened = open_file(params["path"], settings_from(params), session)
+    path, settings = str(params["path"]), settings_from(params)
+    opened = open_file(path, settings, session)
     repeat = int(params.get("repeat") or 2)
     runs = []
     for sample in params["inputs"]:
         session.progress(f"running {sample['name']}")
         runs.append(run_sample(opened, sample, repeat, session))
+    if params.get("oracle"):
+        add_oracles(params, runs, session)
+
+    def moved(seed: int) -> Runner:
+        model = move_weights(load_model(path, session), seed)
+        return _once(open_bytes(model.SerializeToString(), None, settings), session)
+
+    add_draws(params, runs, session, _once(opened, session), moved)
     return {"runs": runs, "provider": opened.provider, "settings": opened.settings}
+
+
+def _once(opened: Opened, session: Session) -> Runner:
+    return lambda sample: run_sample(opened, dict(sample), 1, session)
 
 
 def run_sample(opened: Opened, sample: dict[str, Any], repeat: int, session: Session) -> dict[str, Any]:
@@ -56,7 +76,7 @@ def run_sample(opened: Opened, sample: dict[str, Any], repeat: int, session: Ses
 
     `repeat` in the answer holds the first later run that differs in any bit, else the last one.
     """
-    answer: dict[str, Any] = {"input": sample["name"], "outputs": {}, "repeat": {}, "error": None}
+    answer = empty_row(str(sample["name"]))
     inputs = opened.runtime.get_inputs()
     try:
         pairing = pair([each.name for each in inputs], sample["arrays"])
@@ -71,14 +91,10 @@ def run_sample(opened: Opened, sample: dict[str, Any], repeat: int, session: Ses
         return {**answer, "error": failure.as_data()}
 
 
-def pairing_notes(pairing: Pairing) -> dict[str, Any]:
-    """Return what a reader must know about a pairing: inputs by position, arrays that the model does not take."""
-    notes = {
-        "paired_by_position": {name: pairing.arguments[name] for name in pairing.by_position},
-        "unused_inputs": pairing.unused,
-        "constant_inputs": pairing.built_in,
-    }
-    return {key: value for key, value in notes.items() if value}
+def empty_row(name: str) -> dict[str, Any]:
+    """Return the answer for a sample before anything has run."""
+    row: dict[str, Any] = {"input": name, "outputs": {}, "repeat": {}, "error": None}
+    return {**row, "oracle": None, "oracle_reason": "", "perturbed": [], "perturbed_by": ""}
 
 
 def _execute(opened: Opened, feeds: dict[str, Any], repeat: int, session: Session) -> dict[str, Any]:

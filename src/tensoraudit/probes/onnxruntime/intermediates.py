@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.probes.onnxruntime.forward import RunError, outputs_of, pairing_notes
+from tensoraudit.probes.fingerprint import fingerprint
+from tensoraudit.probes.onnxruntime.forward import RunError, Values, outputs_of
 from tensoraudit.probes.onnxruntime.graph import infer_types
 from tensoraudit.probes.onnxruntime.model_file import dtype_name, file_key, folder_of, load_structure, shape_of
-from tensoraudit.probes.onnxruntime.pairing import pair
+from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes
 from tensoraudit.probes.onnxruntime.session import Opened, open_bytes, settings_from
 from tensoraudit.probes.onnxruntime.tensors import MismatchError, feed
 from tensoraudit.probes.protocol import JobFailed, Session
@@ -32,8 +33,10 @@ def intermediates(params: dict[str, Any], session: Session) -> dict[str, Any]:
     """Run one sample and return the requested `values` in the order asked for.
 
     Returns {"values": {name: ref}, "unsupported": {name: reason}, "level", "chunks", "settings"}. A chunk holds at most
-    `budget` bytes of values (256 MiB), or one value. Raises JobFailed for names that are not in the graph, for inputs
-    that do not fit and for a model that does not run.
+    `budget` bytes of values (256 MiB), or one value. `limit`: bytes above which no tensor is saved. `fingerprints`:
+    True adds {"fingerprints": {name: print}} (see `fingerprint`) for all values, saved or not; without it nothing runs
+    over the limit. Raises JobFailed for names that are not in the graph, for inputs that do not fit and for a model
+    that does not run.
     """
     session.pack()
     wanted = list(dict.fromkeys(params["values"]))
@@ -42,18 +45,36 @@ def intermediates(params: dict[str, Any], session: Session) -> dict[str, Any]:
     feeds, shapes, notes = _feeds(opened, params["inputs"], session)
     sizes = _sizes(model, shapes)
     budget = int(params.get("budget") or DEFAULT_BUDGET)
-    if sum(sizes.get(name, _guess(wanted, sizes, budget)) for name in wanted) > params.get("limit", math.inf):
-        return {"values": {}, "level": LEVEL, "chunks": 0, "unsupported": {}, "settings": opened.settings, **notes}
-    refs: dict[str, Any] = {}
-    unsupported: dict[str, str] = {}
-    chunks = list(_chunks(wanted, sizes, budget))
+    total = sum(sizes.get(name, _guess(wanted, sizes, budget)) for name in wanted)
+    kept = _Kept(session, saves=total <= params.get("limit", math.inf), prints=bool(params.get("fingerprints")))
+    chunks = list(_chunks(wanted, sizes, budget)) if kept.saves or kept.prints else []
     for number, chunk in enumerate(chunks):
         session.progress(f"reading intermediate values, part {number + 1} of {len(chunks)}")
-        values, refused = _run(opened, chunk, feeds)
-        refs.update({name: session.put(array, logical) for name, (array, logical) in values.items()})
-        unsupported.update(refused)
-    result = {"values": {name: refs[name] for name in wanted if name in refs}, "level": LEVEL, "chunks": len(chunks)}
-    return {**result, "unsupported": unsupported, "settings": opened.settings, **notes}
+        kept.add(*_run(opened, chunk, feeds))
+    result = {"values": {name: kept.refs[name] for name in wanted if name in kept.refs}, "level": LEVEL}
+    if kept.prints:
+        result["fingerprints"] = kept.fingerprints
+    return {**result, "chunks": len(chunks), "unsupported": kept.unsupported, "settings": opened.settings, **notes}
+
+
+class _Kept:
+    """What remains of the values of all chunks."""
+
+    def __init__(self, session: Session, *, saves: bool, prints: bool) -> None:
+        self.refs: dict[str, Any] = {}
+        self.fingerprints: dict[str, Any] = {}
+        self.unsupported: dict[str, str] = {}
+        self.saves, self.prints = saves, prints
+        self._session = session
+
+    def add(self, values: Values, unsupported: dict[str, str]) -> None:
+        """Take in one chunk."""
+        for name, (array, logical) in values.items():
+            if self.prints:
+                self.fingerprints[name] = {**(fingerprint(array) or {}), "shape": list(array.shape)}
+            if self.saves:
+                self.refs[name] = self._session.put(array, logical)
+        self.unsupported.update(unsupported)
 
 
 def _run(opened: Opened, chunk: list[str], feeds: dict[str, Any]) -> Any:

@@ -131,6 +131,28 @@ def _node_tensors(nodes: Iterable[Any]) -> Iterator[Any]:
                 yield from _graph_tensors(graph)
 
 
+def all_nodes(model: Any) -> Iterator[Any]:
+    """Yield every node of a model, in subgraphs and functions too."""
+    for graph in all_graphs(model):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def all_graphs(model: Any) -> Iterator[Any]:
+    """Yield the main graph of a model and every subgraph, those of functions too."""
+    waiting = [model.graph]
+    waiting += [graph for function in model.functions for graph in _graphs_below(function.node)]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting += _graphs_below(graph.node)
+
+
+def _graphs_below(nodes: Iterable[Any]) -> list[Any]:
+    return [graph for node in nodes for attribute in node.attribute for graph in subgraphs_of(attribute)]
+
+
 def subgraphs_of(attribute: Any) -> Iterator[Any]:
     """Yield the graphs that an attribute holds."""
     if attribute.HasField("g"):

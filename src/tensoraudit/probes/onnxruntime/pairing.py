@@ -54,6 +54,16 @@ def pair(inputs: Sequence[str], sample: dict[str, Any]) -> Pairing:
     )
 
 
+def pairing_notes(pairing: Pairing) -> dict[str, Any]:
+    """Return what a reader must know about a pairing: inputs by position, arrays that the model does not take."""
+    notes = {
+        "paired_by_position": {name: pairing.arguments[name] for name in pairing.by_position},
+        "unused_inputs": pairing.unused,
+        "constant_inputs": pairing.built_in,
+    }
+    return {key: value for key, value in notes.items() if value}
+
+
 def _is_none(value: Any) -> bool:
     return isinstance(value, dict) and "file" not in value and value.get("value") is None
 

@@ -113,6 +113,7 @@ def _settings(device: str) -> dict[str, Any]:
         "matmul_precision": torch.get_float32_matmul_precision(),
         "cudnn_deterministic": True,
         "cudnn_benchmark": False,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "attention_fast_path": bool(fast_path()) if fast_path else True,
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),

@@ -14,6 +14,7 @@ from tensoraudit.probes.pytorch.devices import seed_everything
 from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.memory import changed, restore, snapshot
 from tensoraudit.probes.pytorch.outputs import name_outputs
+from tensoraudit.routes.onnx_to_torch_onnx2torch import node_place
 from tensoraudit.routes.source import error_place, text_place
 
 MAX_MESSAGE = 2000
@@ -82,7 +83,7 @@ def _copied(value: Any) -> Any:
 def forward_error(problem: Exception) -> dict[str, Any]:
     """Return an exception of the model as data: type, message, and the user's line."""
     message = problem.message if isinstance(problem, JobError) else str(problem)
-    source = text_place(message) or error_place(problem)
+    source = text_place(message) or node_place(problem) or error_place(problem)
     return {"type": type(problem).__name__, "message": _readable(message), "source": source}
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-PACKAGES = ("torch", "onnx", "onnxscript", "onnx-ir", "numpy", "safetensors", "transformers", "torchvision")
+PACKAGES = (
+    *("torch", "onnx", "onnxscript", "onnx-ir", "numpy", "safetensors", "transformers", "torchvision"),
+    *("onnx2torch", "keras"),
+)
 
 
 def hello() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """From a model spec to a loaded model, kept warm in the session.
 
 A spec is {"format", "path", "module", "attribute", "state_dict", "state_key", "trust", "seed", "code"}: enough for a
-restarted worker to load the model again.
+restarted worker to load the model again. `weights` ({name: tensor reference}) replaces weights of a loaded model.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import Any
 from tensoraudit.probes.protocol import JobUnsupported, Session
 from tensoraudit.probes.pytorch.devices import seed_everything
 from tensoraudit.probes.pytorch.factories import load_python_object
+from tensoraudit.probes.pytorch.keras_models import load_keras
 from tensoraudit.probes.pytorch.loaded import Loaded, Spec
 from tensoraudit.probes.pytorch.model_files import load_exported_program, load_pickled_module, load_torchscript
+from tensoraudit.probes.pytorch.onnx_models import load_onnx2torch
+from tensoraudit.probes.pytorch.replacement import with_weights
 from tensoraudit.probes.pytorch.user_code import add_code
 
 LOADERS: Mapping[str, Callable[[Spec], Loaded]] = {
@@ -23,6 +26,9 @@ LOADERS: Mapping[str, Callable[[Spec], Loaded]] = {
     "exported_program": load_exported_program,
     "pickled_module": load_pickled_module,
     "python_object": load_python_object,
+    "onnx2torch": load_onnx2torch,
+    "keras": load_keras,
+    "keras_h5": load_keras,
 }
 
 
@@ -36,7 +42,8 @@ def load(session: Session, spec: Spec) -> Loaded:
         for old in [name for name in session.cache if name.startswith("pytorch.")]:
             del session.cache[old]  # one model at a time: two large ones do not fit under the memory limit
         session.progress("loading the model")
-        session.cache[key] = _load(spec)
+        made, weights = _load(spec), spec.get("weights")
+        session.cache[key] = with_weights(made, weights, session) if weights else made
     loaded: Loaded = session.cache[key]
     return loaded
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tensoraudit.probes.protocol import Session
+from tensoraudit.probes.pytorch.compiled import compile_module
 from tensoraudit.probes.pytorch.devices import device_of, pinned
 from tensoraudit.probes.pytorch.forward import Subject, forward_error
 from tensoraudit.probes.pytorch.model import Model, open_model, read_input
@@ -20,22 +21,25 @@ from tensoraudit.probes.pytorch.tensors import dtype_name, put_all
 from tensoraudit.routes.source import Place
 
 Row = dict[str, Any]
+Prepare = Callable[[torch.nn.Module], None]
 
 
 def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model on every input set, in eval mode, each time from its first state.
 
-    `repeat`: 2 runs a second time with another seed, so that random operators show. `oracle`: the same model and
-    weights in float64; None with `oracle_reason` when that is impossible or would not be one. `perturbations`: so many
-    draws with all floating inputs moved by one ULP; `perturbed_by` says "weights" for an input set of integers (token
-    ids), where the floating parameters move instead. A model that fails on an input set is data (`error`).
+    `compiled` (False) runs it through torch.compile; double precision and moved weights are not compiled. `repeat`: 2
+    runs a second time with another seed, so that random operators show. `oracle`: the same model and weights in
+    float64; None with `oracle_reason` when that is impossible or would not be one. `perturbations`: so many draws with
+    all floating inputs moved by one ULP; `perturbed_by` says "weights" for an input set of integers (token ids), where
+    the floating parameters move instead. A model that fails on an input set is data (`error`).
 
     Raises JobFailed when the model cannot be loaded, JobUnsupported when the device is not there.
     """
     device = device_of(params.get("device", "cpu"))
     with pinned(device.type) as settings:
         model = open_model(session, params["model"])
-        job = _Job(model, session, device, int(params.get("seed", 0)))
+        compiled = bool(params.get("compiled"))
+        job = _Job(model, session, device, int(params.get("seed", 0)), compile_module if compiled else None)
         inputs = {sample["name"]: read_input(session, sample) for sample in params["inputs"]}
         job.reference(inputs)
         if params.get("repeat", 2) > 1:
@@ -46,7 +50,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
             job.perturb(draw)
         return {
             "runs": list(job.rows.values()),
-            "settings": {**settings, "seed": job.seed},
+            "settings": {**settings, "compiled": compiled, "seed": job.seed},
             "state_changed": sorted(job.state_changed),
             "random_operators": [{"op": name, "source": source} for name, source in job.random.items()],
             "modes": _modes(model),
@@ -68,12 +72,14 @@ def _modes(model: Model) -> dict[str, Any]:
 class _Job:
     """The rows of one job, filled pass by pass."""
 
-    def __init__(self, model: Model, session: Session, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, model: Model, session: Session, device: torch.device, seed: int, prepare: Prepare | None
+    ) -> None:
         self.rows: dict[str, Row] = {}
         self.random: dict[str, Place | None] = {}
         self.seed = seed
-        self._model, self._session, self._device = model, session, device
-        self._plain = self._subject()
+        self._model, self._session, self._device, self._compiled = model, session, device, prepare is not None
+        self._plain = self._subject(prepare)
         self._inputs: dict[str, dict[str, Any]] = {}
 
     @property
@@ -81,7 +87,7 @@ class _Job:
         """What forward left changed in the module, in any run."""
         return self._plain.state_changed
 
-    def _subject(self, prepare: Callable[[torch.nn.Module], None] | None = None) -> Subject:
+    def _subject(self, prepare: Prepare | None = None) -> Subject:
         return Subject(self._model.loaded, self._model.signature, self._device, prepare)
 
     def reference(self, inputs: Mapping[str, dict[str, Any]]) -> None:
@@ -102,7 +108,17 @@ class _Job:
                 row["outputs"] = put_all(self._session, self._plain.call(leaves, self.seed))
                 self._inputs[name] = leaves
             except Exception as problem:
-                row["error"] = forward_error(problem)
+                row["error"] = {**forward_error(problem), **self._stage(leaves)}
+
+    def _stage(self, leaves: Mapping[str, Any]) -> dict[str, str]:
+        """Whether it is the compiler that fails: then the model itself runs on the same inputs."""
+        if not self._compiled:
+            return {}
+        try:
+            self._subject().call(leaves, self.seed)
+        except Exception:
+            return {}
+        return {"stage": "compile"}
 
     def repeat(self) -> None:
         """Second run from the same state, with another seed."""

@@ -23,7 +23,8 @@ def describe(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     opened = open_model(session, params["model"])
     model = opened.model
     return {
-        "class": type(getattr(model.owner, "loaded", model.owner)).__qualname__,
+        # What a SavedModel holds is of a class that the loader makes up.
+        "class": "SavedModel" if params["model"]["format"] == "saved_model" else type(model.owner).__qualname__,
         "arguments": list(_arguments(model)),
         "parameters": [_tensor(each) for each in model.variables],
         "embedding_sizes": embedding_sizes(model),

@@ -40,7 +40,7 @@ def widened(leaf: Any) -> Any:
 def double(model: Model, leaves: Mapping[str, Any]) -> Runner:
     """Return what runs the model in double precision on inputs like `leaves`. Raises NotAnOracle."""
     reasons = []
-    for make in (_from_config, _made_again, _from_graph):
+    for make in (_run_of_twin(_from_config), _run_of_twin(_made_again), _from_graph):
         try:
             runner = make(model, leaves)
             check(runner({name: widened(leaf) for name, leaf in leaves.items()}), model.run(leaves))
@@ -50,6 +50,25 @@ def double(model: Model, leaves: Mapping[str, Any]) -> Runner:
         except Exception as problem:  # whatever a framework says of a dtype that it did not expect
             reasons.append(f"{type(problem).__name__}: {' '.join(str(problem).split())[:200]}")
     raise NotAnOracle(f"the model does not run in double precision: {reasons[-1]}")
+
+
+def twin_of(model: Model, leaves: Mapping[str, Any]) -> Model:
+    """Return a Keras model in double precision with the same weights, which takes `leaves`. Raises NotAnOracle."""
+    reasons = ["only Keras models can be made again"]
+    for make in (_from_config, _made_again):
+        try:
+            twin = make(model, leaves)
+            check(twin.run({name: widened(leaf) for name, leaf in leaves.items()}), model.run(leaves))
+            return twin
+        except _NotThisWay:
+            continue
+        except Exception as problem:
+            reasons.append(f"{type(problem).__name__}: {' '.join(str(problem).split())[:200]}")
+    raise NotAnOracle(f"the model does not run in double precision: {reasons[-1]}")
+
+
+def _run_of_twin(make: Callable[[Model, Mapping[str, Any]], Model]) -> Callable[[Model, Mapping[str, Any]], Runner]:
+    return lambda model, leaves: make(model, leaves).run
 
 
 class _NotThisWay(Exception):  # noqa: N818
@@ -65,7 +84,7 @@ def check(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
             raise NotAnOracle(f"not a true oracle: {name} is {each.dtype.name}")
 
 
-def _from_config(model: Model, leaves: Mapping[str, Any]) -> Runner:
+def _from_config(model: Model, leaves: Mapping[str, Any]) -> Model:
     if not model.is_keras or not model.specs or not type(model.owner).__module__.startswith("keras"):
         raise _NotThisWay
     config = copy.deepcopy(model.owner.get_config())
@@ -75,7 +94,7 @@ def _from_config(model: Model, leaves: Mapping[str, Any]) -> Runner:
     return _with_weights(twin, model)
 
 
-def _made_again(model: Model, leaves: Mapping[str, Any]) -> Runner:
+def _made_again(model: Model, leaves: Mapping[str, Any]) -> Model:
     if not model.is_keras or model.rebuild is None or isinstance(model.factory, type(model.owner)):
         raise _NotThisWay
     with _double_policy():
@@ -84,10 +103,10 @@ def _made_again(model: Model, leaves: Mapping[str, Any]) -> Runner:
     return _with_weights(twin, model)
 
 
-def _with_weights(twin: Model, model: Model) -> Runner:
+def _with_weights(twin: Model, model: Model) -> Model:
     weights = [widened(np.asarray(each)) for each in model.owner.get_weights()]
     twin.owner.set_weights(weights)
-    return twin.run
+    return twin
 
 
 def _from_graph(model: Model, leaves: Mapping[str, Any]) -> Runner:

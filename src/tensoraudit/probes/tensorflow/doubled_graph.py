@@ -17,6 +17,9 @@ from tensoraudit.probes.tensorflow.model import Model
 
 _NARROW = {tf.float16.as_datatype_enum, tf.bfloat16.as_datatype_enum, tf.float32.as_datatype_enum}
 _DOUBLE = tf.float64.as_datatype_enum
+COMPILED = frozenset(("XlaCallModule",))
+"""Operators that hold a program of their own: its outputs can be declared double, and are computed in single all the
+same."""
 
 
 def doubled(model: Model, leaves: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -46,6 +49,8 @@ def _graph(model: Model, leaves: Mapping[str, Any]) -> Callable[[Mapping[str, An
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays.values()]
     function = tf.function(function_of(model, list(arrays), rest)).get_concrete_function(*specs)
     graph = freeze(function)
+    if compiled := COMPILED.intersection(node.op for node in _nodes(graph)):
+        raise ValueError(f"{min(compiled)} holds a program that was compiled for one precision")
     widen(graph)
     thawed = thaw(graph, function, len(arrays))
     return lambda wide: thawed(*(tf.constant(wide[name]) for name in arrays))
@@ -64,6 +69,20 @@ def widen(graph: Any) -> None:
                 argument.type = _DOUBLE
         for value in function.attr.values():
             _widen_value(value)
+    _rename_functions(graph)
+
+
+def _rename_functions(graph: Any) -> None:
+    """Freezing has registered the narrow bodies of loops and branches: the wide ones need names of their own."""
+    names = {each.signature.name: f"{each.signature.name}_wide" for each in graph.library.function}
+    for function in graph.library.function:
+        function.signature.name = names[function.signature.name]
+    for node in _nodes(graph):
+        node.op = names.get(node.op, node.op)
+        for value in node.attr.values():
+            kind = value.WhichOneof("value")  # to look at another one would set it
+            for each in [value.func] if kind == "func" else value.list.func if kind == "list" else ():
+                each.name = names.get(each.name, each.name)
 
 
 def _is_fixed_norm(node: Any) -> bool:

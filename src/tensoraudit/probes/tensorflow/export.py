@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
+from tensoraudit.probes.protocol import JobError, JobFailed, JobUnsupported, Session
 from tensoraudit.probes.tensorflow.frozen_graph import captured, freeze, function_of, thaw
 from tensoraudit.probes.tensorflow.loading import open_model, read_input
 from tensoraudit.probes.tensorflow.model import Model
@@ -97,6 +97,8 @@ def _function(flat: Any, specs: tuple[Any, ...]) -> Any:
 def _guarded(run: Any) -> dict[str, Any]:
     try:
         outputs: dict[str, Any] = run()
+    except JobError:  # an output that no other runtime has: it says so itself
+        raise
     except Exception as problem:
         raise JobFailed(
             f"the model does not take these inputs: {' '.join(str(problem).split())[:300]}",

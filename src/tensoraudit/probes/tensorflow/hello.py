@@ -9,7 +9,7 @@ from typing import Any
 
 PACKAGES = (
     *("tensorflow", "tensorflow-cpu", "keras", "tf_keras", "tf2onnx", "onnx", "numpy", "h5py", "ml_dtypes", "protobuf"),
-    *("tensorflow-hub", "tensorflow-text", "keras-hub", "transformers"),
+    *("tensorflow-hub", "tensorflow-text", "keras-hub", "transformers", "onnx2tf"),
 )
 
 ONLY_CPU = "TensorFlow is audited on the CPU in this version"

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensoraudit.artifacts.keras_config import stored_code
 from tensoraudit.probes.calls import Argument, Signature, signature_of
 from tensoraudit.probes.protocol import JobFailed
-from tensoraudit.probes.tensorflow.model import Leaves, Model, specs_of
+from tensoraudit.probes.tensorflow.model import Leaves, Model, require_names, specs_of
 from tensoraudit.probes.user_code import import_file
 
 _NOT_INPUTS = ("training", "mask")
@@ -40,7 +40,7 @@ def keras_model(model: Any, **more: Any) -> Model:
     known = Signature(tuple(Argument(name, True, "") for name in names))
 
     def call(leaves: Leaves) -> Any:
-        known.bind(leaves)
+        require_names(names, leaves)
         return model(tf.nest.pack_sequence_as(inputs, [leaves[name] for name in names]), **training)
 
     return Model(call, model, known, specs_of(list(zip(names, tf.nest.flatten(inputs)))), is_keras=True, **more)  # noqa: B905 - Python 3.9

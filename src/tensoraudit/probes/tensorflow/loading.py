@@ -17,6 +17,7 @@ from tensoraudit.probes.samples import Beside, Dynamic, Sample, containers, dyna
 from tensoraudit.probes.tensorflow.keras_models import load_keras
 from tensoraudit.probes.tensorflow.model import Model
 from tensoraudit.probes.tensorflow.python_objects import load_python_object
+from tensoraudit.probes.tensorflow.replacement import with_weights
 from tensoraudit.probes.tensorflow.saved_models import load_saved_model
 from tensoraudit.probes.tensorflow.settings import seed_everything
 from tensoraudit.probes.user_code import add_code
@@ -44,7 +45,8 @@ def open_model(session: Session, spec: Mapping[str, Any]) -> Opened:
     if key not in session.cache:
         session.cache.clear()  # one model at a time: two large ones do not fit under the memory limit
         session.progress("loading the model")
-        session.cache[key] = _open(spec)
+        made, weights = _open(spec), spec.get("weights")
+        session.cache[key] = replace(made, model=with_weights(made.model, weights, session)) if weights else made
     opened: Opened = session.cache[key]
     return opened
 

@@ -64,13 +64,17 @@ def as_tensor(leaf: Any) -> Any:
 
 
 def name_outputs(value: Any) -> dict[str, Any]:
-    """Return the tensors of a result by name, in order. Raises JobFailed when there is none."""
+    """Return the tensors of a result by name, in order.
+
+    Raises JobFailed when there is none, and for one that no other runtime has: to leave it out would look as if all of
+    the model had been compared.
+    """
     pairs = (
         (pair for key, inner in value.items() for pair in flatten(inner, str(key)))
         if isinstance(value, Mapping)
         else flatten(value, ROOT)
     )
-    found = {name: leaf for name, leaf in pairs if tf.is_tensor(leaf)}
+    found = {name: _plain(name, leaf) for name, leaf in pairs if tf.is_tensor(leaf)}
     if not found:
         raise JobFailed(
             f"the model returns a {type(value).__name__} without any tensor, so there is nothing to compare",
@@ -79,16 +83,72 @@ def name_outputs(value: Any) -> dict[str, Any]:
     return found
 
 
+def _plain(name: str, tensor: Any) -> Any:
+    kind = next((words for base, words in COMPOSITE.items() if isinstance(tensor, base)), None)
+    if kind is None and isinstance(tensor, tf.__internal__.CompositeTensor):
+        kind = f"a {type(tensor).__name__}", "plain tensors"
+    if kind is None and (words := NO_NUMBERS.get(tf.as_dtype(tensor.dtype).name)):
+        kind = words, "numbers"
+    if kind is None:
+        return tensor
+    raise JobFailed(
+        f"output {name} is {kind[0]}, which cannot be carried to another runtime as it is",
+        remedy=f"Audit a function around the model that returns {kind[1]} in its place, or one without this output.",
+    )
+
+
+COMPOSITE = {
+    tf.RaggedTensor: ("a ragged tensor", "a dense one (to_tensor)"),
+    tf.SparseTensor: ("a sparse tensor", "a dense one (tf.sparse.to_dense)"),
+    tf.IndexedSlices: ("a list of slices", "a dense one (tf.convert_to_tensor)"),
+}
+"""What a result may hold instead of tensors, in words, and what to return in its place."""
+NO_NUMBERS = {
+    "string": "text",
+    "resource": "a handle of a variable or table",
+    "variant": "a list or another value of TensorFlow's own",
+}
+"""Dtypes that no other runtime has."""
+
+
 def specs_of(tensors: Sequence[tuple[str, Any]]) -> dict[str, Spec]:
     """Return the specs of named tensors, KerasTensors or TensorSpecs. Raises JobFailed for what is no plain tensor."""
     found = {}
     for name, tensor in tensors:
         dtype = tensor.dtype if isinstance(tensor.dtype, str) else tf.as_dtype(tensor.dtype).name
-        if dtype == "string":
+        if dtype in NO_NUMBERS:
             raise JobFailed(
-                f"input {name} takes text, which cannot be carried to another runtime as it is",
-                remedy="Audit the part behind the tokeniser: a model whose inputs are numbers.",
+                f"input {name} takes {NO_NUMBERS[dtype]}, which cannot be carried to another runtime as it is",
+                remedy="Audit the part behind the tokeniser: a model whose inputs are numbers."
+                if dtype == "string"
+                else "Audit a function around the model whose inputs are numbers.",
             )
+        _plain_input(name, tensor)
         shape = tf.TensorShape(tensor.shape)
         found[name] = Spec(dtype, None if shape.rank is None else tuple(shape.as_list()))
     return found
+
+
+def _plain_input(name: str, tensor: Any) -> None:
+    kinds = {tf.RaggedTensorSpec: "ragged", tf.SparseTensorSpec: "sparse"}
+    kind = next((word for base, word in kinds.items() if isinstance(tensor, base)), None)
+    kind = kind or (
+        "sparse" if getattr(tensor, "sparse", False) else "ragged" if getattr(tensor, "ragged", 0) else None
+    )
+    if kind is not None:
+        raise JobFailed(
+            f"input {name} is a {kind} tensor, which cannot be carried to another runtime as it is",
+            remedy="Audit a function around the model that takes a dense tensor and makes it from that.",
+        )
+
+
+def require_names(known: Sequence[str], leaves: Leaves) -> None:
+    """Raise JobFailed unless the leaves are the declared inputs of a model, whose names may have dots."""
+    extra, missing = [name for name in leaves if name not in known], [name for name in known if name not in leaves]
+    parts = [f"it has no input {', '.join(extra)}"] if extra else []
+    parts += [f"the sample lacks {', '.join(missing)}"] if missing else []
+    if parts:
+        raise JobFailed(
+            f"the inputs do not fit the model: {' and '.join(parts)}",
+            remedy=f"Name the inputs as the model does: {', '.join(known) or 'it takes none'}.",
+        )

@@ -11,7 +11,8 @@ from tensoraudit.probes.protocol import JobError, Session
 from tensoraudit.probes.tensorflow.double import NotAnOracle, check, double, widened
 from tensoraudit.probes.tensorflow.loading import open_model, read_input
 from tensoraudit.probes.tensorflow.model import Model
-from tensoraudit.probes.tensorflow.settings import check_device, seed_everything, settings
+from tensoraudit.probes.tensorflow.modes import CALLED, Runner, runner
+from tensoraudit.probes.tensorflow.settings import check_device, pin, seed_everything, settings
 from tensoraudit.probes.tensorflow.state import State
 from tensoraudit.probes.ulp import move, perturb
 from tensoraudit.routes.source import error_place
@@ -23,15 +24,20 @@ Row = dict[str, Any]
 def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model on every input set with training=False, each time from its first state.
 
-    `repeat`: 2 runs a second time with another seed, so that random operators show. `oracle`: the same model and
-    weights in float64; None with `oracle_reason` when that is impossible. `perturbations`: so many draws with all
-    floating inputs moved by one ULP; where none is floating, the floating weights move instead. A model that fails on
-    an input set is data (`error`). Raises JobFailed when the model cannot be loaded.
+    `mode`: "eager", "function" or "xla" (see `modes`); without it the model runs as it is called. `repeat`: 2 runs a
+    second time with another seed, so that random operators show. `oracle`: the same model and weights in float64; None
+    with `oracle_reason` when that is impossible. `perturbations`: so many draws with all floating inputs moved by one
+    ULP; where none is floating, the floating weights move instead. A model that fails on an input set is data
+    (`error`).
+
+    Raises JobFailed when the model cannot be loaded, JobUnsupported when it does not run in that mode.
     """
     check_device(params.get("device", "cpu"))
     session.pack()
     model = open_model(session, params["model"]).model
-    job = _Job(model, session, int(params.get("seed", 0)))
+    pin()
+    mode = params.get("mode")
+    job = _Job(model, session, int(params.get("seed", 0)), runner(model, mode))
     job.reference({sample["name"]: read_input(session, sample) for sample in params["inputs"]})
     if params.get("repeat", 2) > 1:
         job.repeat()
@@ -41,7 +47,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         job.perturb(draw)
     return {
         "runs": list(job.rows.values()),
-        "settings": {**settings(), "seed": job.seed},
+        "settings": {**settings(), "execution": mode or CALLED, "seed": job.seed},
         "state_changed": sorted(job.state.changed),
     }
 
@@ -49,11 +55,11 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
 class _Job:
     """The rows of one job, filled pass by pass."""
 
-    def __init__(self, model: Model, session: Session, seed: int) -> None:
+    def __init__(self, model: Model, session: Session, seed: int, run: Runner) -> None:
         self.rows: dict[str, Row] = {}
         self.seed = seed
         self.state = State(model)
-        self._model, self._session = model, session
+        self._model, self._session, self._run = model, session, run
         self._inputs: dict[str, dict[str, Any]] = {}
         self._weights: list[tuple[Any, Any]] = []
 
@@ -61,7 +67,7 @@ class _Job:
         seed_everything(seed)
         self.state.seed(seed)
         try:
-            return self._put(self._model.run(leaves))
+            return self._put(self._run(leaves))
         finally:
             self.state.restore(note=note)
 
@@ -161,6 +167,7 @@ def accepts(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Say for each input set whether the reference itself runs on it: True or the reason why not."""
     check_device(params.get("device", "cpu"))
     model = open_model(session, params["model"]).model
+    pin()
     state, seed = State(model), int(params.get("seed", 0))
     accepted: dict[str, Any] = {}
     for sample in params["inputs"]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensoraudit.probes.calls import Argument, Signature
 from tensoraudit.probes.protocol import JobFailed
 from tensoraudit.probes.tensorflow.frozen_graph import freeze, thaw
-from tensoraudit.probes.tensorflow.model import Leaves, Model, specs_of
+from tensoraudit.probes.tensorflow.model import Leaves, Model, require_names, specs_of
 
 PREFERRED = ("serving_default", "serve")
 """Signatures in the order in which one is chosen; what servers call comes first."""
@@ -53,7 +53,8 @@ def _from_function(function: Any, owner: Any, notes: tuple[str, ...]) -> Model:
     signature = Signature(tuple(Argument(name, True, "") for name in inputs))
 
     def call(leaves: Leaves) -> Any:
-        return function(**signature.bind(leaves).leaves)
+        require_names(list(inputs), leaves)
+        return function(**leaves)
 
     return Model(call, _Owner(owner, function), signature, specs_of(list(inputs.items())), notes=notes)
 
@@ -96,10 +97,10 @@ def _from_graph(path: str, problem: Exception) -> Model:
     specs = specs_of([(key, function.graph.get_tensor_by_name(tensor)) for key, tensor in inputs.items()])
 
     def call(leaves: Leaves) -> Any:
-        bound = known.bind(leaves).leaves
-        return thawed(*(bound[key] for key in inputs))
+        require_names(list(inputs), leaves)
+        return thawed(*(leaves[key] for key in inputs))
 
-    return Model(call, pruned, known, specs, notes=(note,))
+    return Model(call, pruned, known, specs, notes=(note, *_chosen(name, list(meta.signature_def))))
 
 
 def _line(problem: Exception) -> str:

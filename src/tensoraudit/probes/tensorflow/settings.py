@@ -42,6 +42,17 @@ def seed_everything(seed: int) -> None:
     keras.utils.set_random_seed(seed)
 
 
+def pin() -> None:
+    """Make runs repeatable: full float32 in products, operators that give the same sum each time.
+
+    To be called when the model is loaded: a model that makes a generator from a random state could not be after it.
+    """
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.config.experimental.enable_op_determinism()
+
+
 def settings() -> dict[str, Any]:
     """Return what a run is made with, as plain JSON."""
     import tensorflow as tf
@@ -51,5 +62,7 @@ def settings() -> dict[str, Any]:
         "device": "cpu",
         "mode": "training=False",
         "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        "tf32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
+        "deterministic_ops": True,
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
     }

@@ -1,0 +1,50 @@
+"""Samples in a candidate's own names and layout, and its outputs back in the reference's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.audit.probing import open_arrays
+from tensoraudit.audit.state import Candidate, Sample
+from tensoraudit.probes.pool import Pool
+
+
+def as_candidate(candidate: Candidate, names: Sequence[str], sample: Sample) -> Sample:
+    """The sample as the candidate takes it. `names` are its arguments; where not all of the sample's fit, they go by
+    position: two models may call one argument differently."""
+    arrays = sample.arrays
+    fit = all(name.split(".")[0] in names for name in arrays)
+    if names and not fit and len(arrays) <= len(names):
+        arrays = dict(zip(names, arrays.values(), strict=False))
+    layouts = candidate.layouts.get("inputs", {})
+    return replace(sample, arrays={name: _turned(value, layouts.get(name)) for name, value in arrays.items()})
+
+
+def _turned(value: Any, order: Sequence[int] | None) -> Any:
+    if order is None or not isinstance(value, np.ndarray) or value.ndim != len(order):
+        return value
+    return np.ascontiguousarray(value.transpose(tuple(order)))
+
+
+def as_reference(pool: Pool, candidate: Candidate | None, refs: Mapping[str, Any]) -> dict[str, Any]:
+    """The candidate's outputs, by its own names, in the layout of the reference's."""
+    layouts = candidate.layouts.get("outputs", {}) if candidate else {}
+    opened = open_arrays(pool, refs) or {}
+    return {name: _back(array, layouts.get(name)) for name, array in opened.items()}
+
+
+def _back(array: Any, order: Sequence[int] | None) -> Any:
+    if order is None or array.ndim != len(order):
+        return array
+    return array.transpose(tuple(int(axis) for axis in np.argsort(order)))
+
+
+def output_pairs(candidate: Candidate | None, reference: Mapping[str, Any]) -> dict[str, str]:
+    """The candidate's name of each of the reference's outputs, where that is known ("" where an output has none)."""
+    if candidate is None or len(candidate.outputs) != len(reference):
+        return {}
+    return {name: own for name, own in zip(reference, candidate.outputs, strict=True) if own}

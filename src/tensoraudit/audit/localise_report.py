@@ -1,0 +1,124 @@
+"""A search by value inside an audit: the two sides it runs, and what it found as a row of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.audit.frameworks import framework_of
+from tensoraudit.audit.localise_by_value import Found, Search, look_at
+from tensoraudit.audit.localise_found import Located, local_measurement, reproducer_folder, shown_line
+from tensoraudit.audit.localise_sides import MEMORY, Side
+from tensoraudit.audit.state import Audit, Candidate, Sample
+from tensoraudit.equivalence.blocks import largest_difference
+from tensoraudit.equivalence.value_alignment import PROPOSED_NARROW, Value
+from tensoraudit.equivalence.views import closeness, matching_view, nearest_view
+from tensoraudit.findings.result import FirstDivergence
+from tensoraudit.probes.outcome import Outcome
+from tensoraudit.probes.pool import Pool
+
+
+def search_by_value(
+    audit: Audit, candidate: Candidate, sample: Sample, outputs: Sequence[str]
+) -> Located | Outcome | None:
+    """Return the first divergence on the way to the failing `outputs` of the reference; None when no value differs, the
+    outcome of a worker that failed."""
+    assert audit.pool is not None and audit.reference is not None
+    memory = int(getattr(audit.options, "localise_memory", MEMORY))
+    reference = Side(audit.reference.role, audit.reference.params, sample.arrays, memory)
+    other = Side(candidate.framework, candidate.params, candidate_arrays(audit, candidate, sample), memory)
+    first, second = look_at(audit.pool, reference, other)
+    for seen in (first, second):
+        if seen.outcome.result is None:
+            return seen.outcome
+    search = Search(audit.pool, first, second, audit.options.tolerance)
+    found = search.run(outputs)
+    return None if found is None else _located(audit, candidate, search, found)
+
+
+def candidate_arrays(audit: Audit, candidate: Candidate, sample: Sample) -> dict[str, Any]:
+    """The sample under the candidate's own names, in the layout that its converter has made of the inputs."""
+    names = list(candidate.inputs) or list(_arguments(audit, candidate))
+    arrays = dict(sample.arrays)
+    by_name = not names or all(name.split(".")[0] in names for name in arrays) or len(arrays) > len(names)
+    named = arrays if by_name else dict(zip(names, arrays.values(), strict=False))
+    layouts = candidate.layouts.get("inputs", {})
+    return {name: _permuted(array, layouts.get(name)) for name, array in named.items()}
+
+
+def _arguments(audit: Audit, candidate: Candidate) -> Iterator[str]:
+    framework = framework_of(candidate.framework)
+    if audit.pool is not None and framework.can("describe"):
+        outcome = audit.pool.run(candidate.framework, framework.job("describe"), dict(candidate.params))
+        yield from (argument["name"] for argument in (outcome.result or {}).get("arguments", ()))
+
+
+def _permuted(array: Any, order: Sequence[int] | None) -> Any:
+    return np.ascontiguousarray(array.transpose(order)) if order and isinstance(array, np.ndarray) else array
+
+
+def _located(audit: Audit, candidate: Candidate, search: Search, found: Found) -> Located:
+    ours, theirs = found.reference, found.candidate
+    cut = _cut(audit, search, found)
+    linf = found.comparison.metrics.linf if found.comparison is not None and found.comparison.metrics else None
+    first = FirstDivergence(
+        reference_node=ours.node if ours else "",
+        candidate_node=theirs.node if theirs else "",
+        source_line=shown_line(audit, ours.path, ours.line) if ours else "",
+        local_error=_local_error(audit, search, found, cut),
+        cumulative_error=None if linf is None else float(linf),
+        reproducer=_reproducer(audit, search, found, cut),
+        candidate_line=shown_line(audit, theirs.path, theirs.line) if theirs else "",
+    )
+    return Located(first, local_measurement(first, found.comparison, candidate))
+
+
+def _cut(audit: Audit, search: Search, found: Found) -> dict[str, Any] | None:
+    """The candidate's operations between the agreed values and the pair that was compared, to be fed with the
+    reference's values. Only an ONNX graph can be cut so."""
+    side = search.candidate.side
+    if audit.pool is None or not side.is_graph or found.pair is None or not found.front:
+        return None
+    feeds = dict(_feeds(audit.pool, search, found.front))
+    if feeds.keys() != found.front.keys():
+        return None
+    return {**side.params, "feeds": feeds, "outputs": [found.pair[1].name]}
+
+
+def _feeds(pool: Pool, search: Search, front: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """The reference's values in the layout and dtype of the candidate's."""
+    for theirs, ours in front.items():
+        arrays = search.judge.arrays(ours, theirs)
+        if arrays is None:
+            continue
+        array, like = arrays
+        view = matching_view(like, array, closeness(like, PROPOSED_NARROW))
+        if view is not None:
+            yield theirs, pool.put(view.astype(like.dtype))
+
+
+def _local_error(audit: Audit, search: Search, found: Found, cut: Mapping[str, Any] | None) -> float | None:
+    if cut is None or audit.pool is None or found.array is None or found.pair is None:
+        return None
+    outcome = audit.pool.run(search.candidate.side.role, "onnxruntime.subgraph", cut)
+    made = (outcome.result or {}).get("outputs", {}).get(found.pair[1].name)
+    view = None if made is None else nearest_view(found.array, audit.pool.get(made))
+    return None if view is None else largest_difference(found.array, view)
+
+
+def _reproducer(audit: Audit, search: Search, found: Found, cut: Mapping[str, Any] | None) -> str:
+    folder = reproducer_folder(audit)
+    if cut is None or audit.pool is None or not folder or found.array is None or found.pair is None:
+        return ""
+    expected = _in_layout_of(audit.pool, search, found.array, found.pair)
+    request = {**cut, "save": folder, "expected": {found.pair[1].name: expected} if expected else None}
+    outcome = audit.pool.run(search.candidate.side.role, "onnxruntime.subgraph", request)
+    return str((outcome.result or {}).get("reproducer") or "")
+
+
+def _in_layout_of(pool: Pool, search: Search, array: Any, pair: tuple[Value, Value]) -> Any:
+    arrays = search.judge.arrays(pair[0].name, pair[1].name)
+    view = None if arrays is None else nearest_view(arrays[1], array)
+    return None if view is None else pool.put(view)

@@ -1,0 +1,152 @@
+"""Take a model along one route: hop after hop, each in its worker, to a model on the target's side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensoraudit.audit.frameworks import FRAMEWORKS
+from tensoraudit.audit.migration import Hop, Route, worker_of
+from tensoraudit.audit.prepare import export_sample
+from tensoraudit.audit.probing import wire
+from tensoraudit.audit.state import Audit
+from tensoraudit.probes.outcome import Outcome
+
+Permutations = Mapping[str, Sequence[int]]
+Dynamic = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A model after some hops. `params` are what the next job takes; `result` is what the last one said.
+
+    `inputs` are the names of its inputs in the order of the reference's sample, `outputs` those of its outputs in the
+    order of the reference's; empty where nothing says that they have changed. `layouts` are the axes that converters
+    have permuted on their own: name of the input or output to the order as for `numpy.transpose`.
+    """
+
+    params: Mapping[str, Any]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    layouts: Mapping[str, Permutations] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What became of a route. `outcome` is that of the hop that failed, else of the last one; `hop` is its tool.
+
+    `options` holds what each tool was given, `warnings` what they said, `seconds` the time of all hops. `end` is None
+    when the model did not arrive.
+    """
+
+    route: Route
+    outcome: Outcome
+    hop: str
+    end: Stop | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        """Why it stopped, with the tool where there are several."""
+        many = len(self.route.hops) > 1 and self.outcome.reason
+        return f"{self.hop}: {self.outcome.reason}" if many else self.outcome.reason
+
+
+Known = dict[str, tuple[Outcome, Stop | None]]
+"""Hops that another route of the same audit has taken already, by the names of the tools so far."""
+
+
+def travel(audit: Audit, route: Route, dynamic: Dynamic, known: Known) -> Journey:
+    """Convert the reference along a route. A worker that dies or hangs ends it, like a refusal."""
+    assert audit.reference is not None
+    stop = Stop(audit.reference.params)
+    options: dict[str, Any] = {}
+    warnings: list[str] = []
+    seconds = 0.0
+    for place, hop in enumerate(route.hops):
+        outcome, after = _hop(audit, route.hops[: place + 1], stop, dynamic, known)
+        seconds += outcome.seconds
+        if after is None:
+            return Journey(route, outcome, hop.tool, None, options, tuple(warnings), seconds)
+        stop = after
+        options[hop.tool] = stop.result.get("options", {})
+        warnings += stop.result.get("warnings", ())
+    only = options[route.name] if len(options) == 1 else options
+    return Journey(route, outcome, hop.tool, stop, only, tuple(warnings), seconds)
+
+
+def _hop(
+    audit: Audit, hops: Sequence[Hop], before: Stop, dynamic: Dynamic, known: Known
+) -> tuple[Outcome, Stop | None]:
+    key = "+".join(hop.tool for hop in hops) + repr(sorted(dynamic))
+    if key not in known:
+        known[key] = _take(audit, hops[-1], before, dynamic, f"hop{len(known)}")
+    return known[key]
+
+
+def _take(audit: Audit, hop: Hop, before: Stop, dynamic: Dynamic, folder: str) -> tuple[Outcome, Stop | None]:
+    assert audit.pool is not None
+    framework = FRAMEWORKS[hop.framework]
+    role = worker_of(hop, framework.role, audit.options.python)
+    if lacking := _lacking(audit, hop, role):
+        return Outcome("missing", reason=lacking), None
+    audit.progress(f"converting with {hop.tool}")
+    outcome = audit.pool.run(role, framework.job(hop.job), _request(audit, hop, before, dynamic, folder))
+    return outcome, None if outcome.result is None else _after(hop, before, outcome.result)
+
+
+def _lacking(audit: Audit, hop: Hop, role: str) -> str:
+    """Why a converter is not there; "" when it is. One that is not installed says nothing of the model."""
+    assert audit.pool is not None
+    hello = audit.pool.hello(role)
+    if hello.result is None:
+        return hello.reason
+    there = hello.result.get("packages", {})
+    absent = [need.split("|")[0] for need in hop.packages if not any(name in there for name in need.split("|"))]
+    if not absent:
+        return ""
+    how = f"pip install {' '.join(absent)}, or name an interpreter that has it: --python {hop.tool}=PATH"
+    return f"{hop.tool} needs {', '.join(absent)}, not installed where {role} runs ({how})"
+
+
+def _request(audit: Audit, hop: Hop, before: Stop, dynamic: Dynamic, folder: str) -> dict[str, Any]:
+    assert audit.pool is not None
+    sample = wire(audit.pool, export_sample(audit))
+    names = dict(zip(sample["arrays"], before.inputs, strict=False))
+    arrays = {names.get(name, name): array for name, array in sample["arrays"].items()}
+    request = {
+        **before.params,
+        "inputs": {**sample, "arrays": arrays},
+        "dynamic": {names.get(name, name): axes for name, axes in dynamic.items()},
+        "opset": audit.options.opset,
+    }
+    if hop.job == "export":
+        return {**request, "route": hop.tool, "path": str(audit.pool.folder / f"{folder}-{hop.tool}.onnx")}
+    place = audit.pool.folder / f"{folder}-{hop.tool}"
+    place.mkdir(exist_ok=True)
+    return {**request, "tool": hop.tool, "folder": str(place)}
+
+
+def _after(hop: Hop, before: Stop, result: Mapping[str, Any]) -> Stop:
+    """The model behind a hop; what a converter does not name keeps its name."""
+    params = {"path": str(result["path"])} if hop.job == "export" else result["params"]
+    layouts = {kind: dict(_composed(before, result, kind)) for kind in ("inputs", "outputs")}
+    inputs = tuple(result.get("input_names") or before.inputs)
+    return Stop(params, inputs, tuple(result.get("output_names") or before.outputs), layouts, result)
+
+
+def _composed(before: Stop, result: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Sequence[int]]]:
+    """Permutations of two hops in a row, under the names that the later one gives."""
+    earlier = before.layouts.get(kind, {})
+    later = (result.get("layouts") or {}).get(kind, {})
+    old_names = before.inputs if kind == "inputs" else before.outputs
+    new_names = result.get("input_names" if kind == "inputs" else "output_names") or old_names
+    names = dict(zip(old_names, new_names, strict=False))
+    renamed = {names.get(name, name): axes for name, axes in earlier.items()}
+    for name in {**renamed, **later}:
+        first = renamed.get(name) or range(len(later.get(name, ())))
+        yield name, [first[axis] for axis in later.get(name) or range(len(first))]

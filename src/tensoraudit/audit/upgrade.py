@@ -1,0 +1,96 @@
+"""A model whose target is its own framework: the same artifact under two interpreters, or in another mode.
+
+With `--python source=...` or `--python target=...` each side has an interpreter of its own; the floor is that of the
+source, and what differs between their packages is listed beside what differs between their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of, rule_source
+from tensoraudit.audit.modes import mode_candidates
+from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.releases import Change, Crossing, changes, crossings, mentions
+from tensoraudit.audit.state import Audit, Candidate
+from tensoraudit.options import Options
+
+SIDES = ("source", "target")
+
+NAMED = 12
+"""Packages and rules that a note names; the JSON report has all."""
+
+
+def two_interpreters(options: Options) -> bool:
+    """Whether the user gave a side an interpreter of its own."""
+    return any(side in options.python for side in SIDES)
+
+
+def with_target(artifact: Artifact, options: Options) -> Options:
+    """Return the options with the model's own framework as target where nobody named one and interpreters differ."""
+    stays = not options.targeted and two_interpreters(options) and FRAMEWORKS[artifact.framework].can("run")
+    return replace(options, target=(artifact.framework,)) if stays else options
+
+
+def source_role(framework: str, options: Options) -> str:
+    """Return the worker of the reference: that of the source's interpreter, if it has one of its own."""
+    role = FRAMEWORKS[framework].role  # type: ignore[index]
+    return f"{role}:source" if "source" in options.python else role
+
+
+def target_role(target: str, artifact: Artifact, options: Options) -> str:
+    """Return the worker of a target: that of the target's interpreter where only interpreters differ."""
+    role = FRAMEWORKS[target].role  # type: ignore[index]
+    return f"{role}:target" if target == artifact.framework and two_interpreters(options) else role
+
+
+def upgrade(audit: Audit, target: str) -> Audit:
+    """Add the candidates of a model that stays in its framework.
+
+    Under two interpreters it is the model itself on the target's side, which ships. Under one it is the reference in
+    its other modes, of which the framework's own compiled one ships.
+    """
+    assert audit.reference is not None and audit.artifact is not None
+    if not two_interpreters(audit.options):
+        return audit.add(candidates=mode_candidates(audit, target))
+    role = target_role(target, audit.artifact, audit.options)
+    candidate = Candidate("upgrade", role, audit.reference.params, target, ships=True, path=audit.artifact.path)
+    return _compare_packages(audit.add(candidates=(candidate,)), role, target)
+
+
+def _compare_packages(audit: Audit, role: str, target: str) -> Audit:
+    """List what differs between the interpreters, and the rules that speak of it."""
+    assert audit.reference is not None and audit.pool is not None and audit.rules is not None
+    listed: list[dict[str, str]] = []
+    for side, worker in zip(SIDES, (audit.reference.role, role), strict=True):
+        outcome = audit.pool.run(worker, framework_of(worker).job("installed"), {})
+        if outcome.result is None:
+            return audit.add(probes=(probe_row(f"packages.{side}", worker, "cpu", outcome, target=target),))
+        listed.append(outcome.result["packages"])
+    found = changes(*listed)
+    source = rule_source(audit.artifact.framework) if audit.artifact else ""
+    crossed, spoken = crossings(audit.rules, found, source), mentions(audit.rules, found, source)
+    told: dict[str, Any] = {
+        "packages": [asdict(change) for change in found],
+        "rules": [asdict(crossing) for crossing in crossed],
+        "speaking": spoken,
+    }
+    return audit.add(settings={"upgrade": told}, notes=tuple(_notes(found, crossed, spoken)))
+
+
+def _notes(found: Sequence[Change], crossed: Sequence[Crossing], spoken: dict[str, list[str]]) -> Iterator[str]:
+    if not found:
+        yield "the interpreters of the two sides have the same packages in the same versions"
+        return
+    yield f"packages that differ between the two sides: {_some([str(change) for change in found])}"
+    yield from map(str, crossed)
+    for name, ids in spoken.items():
+        yield f"rules that speak of {name}: {_some(ids)} (tensoraudit rules explain ID)"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - NAMED
+    return ", ".join(texts[:NAMED]) + (f", and {more} more" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""The TensorFlow Lite worker: runs .tflite files with LiteRT's interpreter."""
