@@ -25,7 +25,7 @@ MODELS = ROOT / "fixtures" / "localise" / "small_models.py"
 REPEATS = 7
 LIMIT = 3.0
 FAULTY = 60
-IMAGE = np.random.default_rng(0).normal(size=(1, 8, 64, 64)).astype(np.float32)
+IMAGE = np.random.default_rng(0).normal(size=(1, 64, 32, 32)).astype(np.float32)
 
 
 def make_candidate(folder):
@@ -87,9 +87,9 @@ def main():
 
         def localise():
             seen["surveys"] = look_at(pool, reference, candidate)
-            seen["found"] = Search(pool, *seen["surveys"]).run(["output"])
-            for survey in seen["surveys"]:
-                pool.discard(list(survey.refs.values()))
+            search = Search(pool, *seen["surveys"])
+            seen["found"] = search.run(["output"])
+            search.judge.close()
 
         base, took = alternate(lambda: plain(pool, reference, candidate), localise)
     counts = [len(survey.values) for survey in seen["surveys"]]

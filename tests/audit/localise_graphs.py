@@ -37,21 +37,19 @@ def write_small(model, path, epsilon=1e-3, tanh_gelu=False, scale=1.0):
 
 def write_deep(model, path, faulty=None):
     """Write a port of `Deep`; the kernel of layer `faulty` is 2 % too large."""
-    weights, nodes, last = {"keep": np.float32(0.95)}, [], "img"
+    weights, nodes, last = {"share": np.float32(0.3)}, [], "img"
     for i, conv in enumerate(model.convs):
         weights[f"w{i}"] = conv.weight.detach().numpy() * np.float32(1.02 if i == faulty else 1)
         weights[f"b{i}"] = conv.bias.detach().numpy()
         nodes += [
             helper.make_node("Conv", [last, f"w{i}", f"b{i}"], [f"c{i}"], f"conv{i}", pads=[1, 1, 1, 1]),
             helper.make_node("Tanh", [f"c{i}"], [f"t{i}"], f"tanh{i}"),
-            helper.make_node("Sigmoid", [f"c{i}"], [f"s{i}"], f"sigmoid{i}"),
-            helper.make_node("Mul", [f"t{i}", f"s{i}"], [f"m{i}"], f"mul{i}"),
-            helper.make_node("Mul", [last, "keep"], [f"k{i}"], f"keep{i}"),
-            helper.make_node("Add", [f"k{i}", f"m{i}"], [f"x{i}"], f"add{i}"),
+            helper.make_node("Mul", [f"t{i}", "share"], [f"m{i}"], f"mul{i}"),
+            helper.make_node("Add", [last, f"m{i}"], [f"x{i}"], f"add{i}"),
         ]
         last = f"x{i}"
     nodes.append(helper.make_node("Identity", [last], ["y"], "end"))
-    return write(nodes, weights, [None, 8, None, None], [None, 8, None, None], path)
+    return write(nodes, weights, [None, 64, None, None], [None, 64, None, None], path)
 
 
 def write(nodes, weights, shape, out_shape, path):

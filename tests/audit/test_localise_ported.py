@@ -102,4 +102,4 @@ def test_any_two_frameworks(search):
 def test_the_error_is_that_of_the_layer(search):
     found = search(TORCH, "make_batchnorm_epsilon")
     assert found.pair[1].module == "norm"
-    assert found.comparison.metrics.linf == pytest.approx(0.053, abs=0.001)
+    assert found.error == pytest.approx(0.053, abs=0.001)

@@ -229,3 +229,9 @@ def test_pooling_of_another_kind():
     aim = functional.max_pool2d(torch.from_numpy(np.moveaxis(x, -1, 1)), 2).numpy()
     found = [way for way, made in ways(x, (2, 3, 2, 3)) if np.array_equal(made, np.moveaxis(aim, 1, -1))]
     assert found == [Way("no activation", "pooled, the largest of 2")]
+
+
+def test_a_layer_that_takes_too_long_to_compute_again_is_unknown(monkeypatch):
+    monkeypatch.setattr("tensoraudit.equivalence.hypotheses.MOST_WORK", 1000)
+    found = diagnosed(Net(padding=1).eval())["conv"]
+    assert (found.state, found.reason) == ("unknown", "it is too large to be computed again here")

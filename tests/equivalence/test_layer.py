@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tensoraudit.equivalence.between import ways
+from tensoraudit.equivalence.between import Way, find_way, ways
 from tensoraudit.equivalence.layer import canonical, channels_last, make_layer
 from tensoraudit.equivalence.parameter import Parameter
 
@@ -57,3 +57,17 @@ def test_the_plainest_way_comes_first():
     assert [way for way, _ in ways(x, (2, 104))] == []
     assert {way.structure for way, _ in ways(x, (2, 7))} == {"the mean over space", "the largest over space"}
     assert next(ways(np.ones((2, 3, 5)), (2, 5)))[0].structure == "the last step"
+
+
+def test_the_way_is_found_from_the_tensors_on_both_sides_of_it():
+    x = np.random.default_rng(0).standard_normal((2, 6, 4, 5))
+    turned = np.maximum(np.moveaxis(x, -1, 1), 0).reshape(2, -1)
+    assert find_way(x, turned, 1e-6) == Way("relu", "flattened with the channels first")
+    assert find_way(x, np.exp(x) / np.exp(x).sum(1, keepdims=True), 1e-6) == Way(
+        "softmax over the second axis", "as it is"
+    )
+    assert find_way(x, x.mean(axis=(1, 2)), 1e-6) == Way("no activation", "the mean over space")
+    assert find_way(x, np.sin(x), 1e-6) is None
+    almost = x.copy()
+    almost[1, 3, 2, 1] += 1.0
+    assert find_way(x, almost, 1e-6) is None, "one element that no look met"

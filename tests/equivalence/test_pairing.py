@@ -108,3 +108,10 @@ def test_wrong_outputs_that_are_near_to_both_keep_their_position() -> None:
     middle = (NOTE + ONSET) / 2
     pairs = pair_outputs({"note": NOTE, "onset": ONSET}, {"x": middle, "y": middle + 1e-3})
     assert _told(pairs) == [("note", "x", "position"), ("onset", "y", "position")]
+
+
+def test_a_broken_output_goes_to_its_shape_whatever_its_position() -> None:
+    """One conv of basic-pitch changed by 1 %: the position would compare the contour with a note."""
+    reference = {"contour": CONTOUR, "note": NOTE}
+    pairs = pair_outputs(reference, {":1": 1 - NOTE, ":0": 1 - CONTOUR})
+    assert _told(pairs) == [("contour", ":0", "shape"), ("note", ":1", "shape")]

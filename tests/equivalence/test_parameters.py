@@ -70,6 +70,30 @@ def test_a_changed_weight_is_paired_by_name_and_measured():
     assert not pair.equal and pair.difference == pytest.approx(0.01, rel=1e-4)
 
 
+def test_a_changed_weight_without_a_name_goes_to_the_nearest_of_its_size():
+    other = draw(3, 3, 5, 7, seed=9)
+    ours = [parameter("x/kernel", other, "kernel", "hwio"), KERAS[0]]
+    theirs = [
+        parameter("p", CONV.transpose(3, 2, 0, 1) * np.float32(1.01), "kernel", "oihw"),
+        parameter("q", other.transpose(3, 2, 0, 1) * np.float32(1.1), "kernel", "oihw"),
+    ]
+    pairs = pair_parameters(ours, theirs)
+    assert {pair.candidate: (pair.terms[0].reference, pair.how) for pair in pairs.pairs} == {
+        "p": ("net/conv/kernel", "value"),
+        "q": ("x/kernel", "value"),
+    }
+    assert pairs.of("q").difference == pytest.approx(0.1, rel=1e-4) and not pairs.of("q").equal
+
+
+def test_a_normalisation_that_was_merged_into_a_kernel_is_told_from_a_changed_weight():
+    factors = np.float32([0.2, 3, 1, 0.5, 2, 7, 0.1])
+    folded = [parameter("p", CONV.transpose(3, 2, 0, 1) * factors[:, None, None, None], "kernel", "oihw")]
+    pair = pair_parameters([KERAS[0]], folded).of("p")
+    assert (pair.folded, pair.equal, pair.how) == (True, False, "value")
+    evenly = [parameter("p", CONV.transpose(3, 2, 0, 1) * np.float32(1.01), "kernel", "oihw")]
+    assert not pair_parameters([KERAS[0]], evenly).of("p").folded
+
+
 def test_untrained_sides_without_common_names_are_paired_in_order():
     other = [
         parameter("0.weight", draw(7, 5, 3, 3, seed=8), "kernel", "oihw"),

@@ -6,6 +6,8 @@ size stands at its place; texts, vectors and tables stand elsewhere, and the fie
 
 Offsets may make a file of a few bytes look endless (many entries that all name one table, tables that name each other),
 so a `Reader` counts what is taken from it and gives up at `LIMIT`.
+
+A worker uses it too: Python 3.9, standard library only.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-LIMIT: Final = 5_000_000
-"""Entries of vectors that are read from one file; the largest models have a few hundred thousand."""
+LIMIT: Final = 8_000_000
+"""Numbers in vectors that are read from one file (the scales of a large language model are 3 million)."""
+TABLE: Final = 16
+"""What a table costs of that, by the time that it takes; the largest models have some 100,000."""
 _FORMATS: Final = {name: struct.Struct(f"<{name}") for name in "bBhHiIqQf"}
 
 
@@ -45,11 +49,11 @@ class Reader:
         value: int = form.unpack_from(self._view, place)[0]
         return value
 
-    def spend(self, entries: int) -> None:
-        """Count entries that are going to be read. Raises FlatBufferError past the limit."""
-        self._left -= entries
+    def spend(self, numbers: int) -> None:
+        """Count what is going to be read. Raises FlatBufferError past the limit."""
+        self._left -= numbers
         if self._left < 0:
-            raise FlatBufferError(f"its vectors have more than {LIMIT:,} entries")
+            raise FlatBufferError("its vectors name more entries than any model has")
 
     def bytes_at(self, start: int, size: int) -> bytes:
         """Return a copy of checked bytes."""
@@ -60,7 +64,7 @@ class Reader:
         return table_at(self, self.number(0, "I"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """One table. A field that is not there gives its default, "", or an empty vector."""
 
@@ -112,7 +116,7 @@ class Table:
     def tables(self, field: int) -> Iterator[Table]:
         """Yield the tables of a vector."""
         start, count = self.span(field, 4)
-        self.reader.spend(count)
+        self.reader.spend(TABLE * count)
         for place in range(start, start + 4 * count, 4):
             yield table_at(self.reader, place + self.reader.number(place, "I"))
 

@@ -41,7 +41,8 @@ _FILE_OPS: Final = frozenset((
     *("RecordInput", "LMDBReader", "MatchingFilesDataset", "DatasetToTFRecord", "DTensorRestoreV2", "WriteSummary"),
     *("ExperimentalMatchingFilesDataset", "ExperimentalDatasetToTFRecord", "ExperimentalLMDBDataset", "RpcClient"),
     *("ExperimentalSqlDataset", "ExperimentalCSVDataset", "ListSnapshotChunksDataset", "SnapshotDatasetReader"),
-    *("SnapshotChunkDataset", "SnapshotNestedDatasetReader", "CalibrationStatisticsSaver", "RpcServer", "SummaryWriter"),
+    *("SnapshotChunkDataset", "SnapshotNestedDatasetReader", "CalibrationStatisticsSaver", "RpcServer"),
+    *("SummaryWriter",),
     *("FixedUnigramCandidateSampler", "DecodeProtoV2", "EncodeProto", "RegisterDataset", "RegisterDatasetV2"),
     *("DataServiceDataset", "DataServiceDatasetV2", "DataServiceDatasetV3", "DataServiceDatasetV4"),
 ))  # fmt: skip

@@ -2,6 +2,8 @@
 
 Field numbers are those of TensorFlow's schema.fbs, version 3. Nothing is run and no weight is read; everything that
 one part of the file says of another (an index, an offset) is checked, because the interpreter trusts some of it.
+
+A worker reads it too: Python 3.9, standard library only.
 """
 
 from __future__ import annotations
@@ -14,20 +16,18 @@ from typing import Any, Final
 
 from tensoraudit.artifacts.flatbuffers import FlatBufferError, Reader, Table
 from tensoraudit.artifacts.tflite_operators import CUSTOM, OPERATORS, TYPES
-from tensoraudit.errors import InputError
 
 MAGIC: Final = b"TFL3"
 FLEX: Final = "Flex"
 """How the names of TensorFlow's own operators begin in a TensorFlow Lite model (`FlexErf`)."""
 PREFERRED: Final = "serving_default"
 ENDS: Final = ("inputs", "outputs")
-_AGAIN: Final = "Copy or download the file again, or convert the model again."
 _SHOWN: Final = 200
 _PLACEHOLDER: Final = 127
 """The old one-byte field of operator codes says this when the number is larger and stands in the new field."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
     """One tensor. `shape` is what the file was made with; `signature` has None for a dimension that may vary (None
     when the file does not say, or says that the rank is not known). `scales` and `zero_points` are those of quantised
@@ -44,7 +44,7 @@ class Tensor:
     axis: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operator:
     """One operation: its name (`CONV_2D`, or the text of a custom one) and the numbers of its tensors, -1 for none."""
 
@@ -54,7 +54,7 @@ class Operator:
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """One subgraph; the first is the model, the others are branches, loop bodies or further signatures."""
 
@@ -171,15 +171,23 @@ def _quantisation(table: Table | None) -> tuple[tuple[float, ...], tuple[int, ..
     return table.numbers(2, "f"), table.numbers(3, "q"), table.number(6, "i")
 
 
+def parse(view: memoryview) -> TFLite:
+    """Read a whole description, so that nothing of it raises later. Raises FlatBufferError for a damaged file."""
+    model = TFLite(view)
+    _ = (model.graphs, model.signatures)
+    return model
+
+
 def read_tflite(view: memoryview, where: str) -> TFLite:
-    """Read a whole description, so that nothing of it raises later. Raises InputError for a damaged file."""
+    """Read a whole description in the main process. Raises InputError for a damaged file."""
+    from tensoraudit.errors import InputError  # not in a worker, whose Python may be too old for it
+
     try:
-        model = TFLite(view)
-        _ = (model.graphs, model.signatures)
+        return parse(view)
     except FlatBufferError as error:
         message = f"is a damaged or truncated TensorFlow Lite model ({error})"
-        raise InputError(message, where=where, remedy=_AGAIN) from error
-    return model
+        remedy = "Copy or download the file again, or convert the model again."
+        raise InputError(message, where=where, remedy=remedy) from error
 
 
 def details_of(model: TFLite) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tensoraudit.facts import Measurement, Site
 SETTINGS = ("epsilon", "reset_after", "negative_slope", "align_corners", "approximate", "groups")
 """Settings that both sides call the same and that matter when nothing is trained; a momentum does not."""
 
-RELATED = 0.5
-"""Two weights that were paired by shape and order alone are the same layer's if they differ by no more than this."""
+RELATED = 0.2
+"""Two weights that no name brought together are of one layer if they differ by no more than this."""
 
 NO_MODULES = "the layers of an ONNX file or of a bare function have no settings to test; weights alone were compared"
 
@@ -101,11 +101,13 @@ def _setting(found: Diagnosis) -> str:
 
 
 def _suspected_weights(candidate: Candidate, sides: ModelSides, tested: set[str]) -> Iterator[Measurement]:
-    """Weights that differ in layers that were not tested."""
+    """Weights that differ in layers that were not tested, but for those that a normalisation was merged into."""
     owners = {each.name: each.module for each in sides.reference.parameters}
+    folded = {owners[pair.terms[0].reference] for pair in sides.pairs.pairs if pair.folded}
     for pair in sides.pairs.pairs:
         path = owners[pair.terms[0].reference]
-        if pair.equal or path in tested or (pair.how == "order" and pair.difference > RELATED):
+        guessed = pair.how in {"order", "value"} and pair.difference > RELATED
+        if pair.equal or guessed or path in tested | folded:
             continue
         yield Measurement(
             "port.suspected",
@@ -122,6 +124,11 @@ def notes(sides: ModelSides, found: Sequence[Diagnosis]) -> Iterator[str]:
     """What was not looked at, and why."""
     if not sides.reference.modules or not sides.candidate.modules:
         yield NO_MODULES
+    if found and first_wrong(found) is None:
+        yield (
+            "no layer of the port differs when it is given its own input: the cause lies between layers that have "
+            "weights, or in one that could not be tested"
+        )
     unknown = [each for each in found if each.explanation.state == "unknown"]
     if unknown:
         first = unknown[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tensoraudit.audit.migration import TOOLS, Route, routes
 from tensoraudit.audit.prepare import side_of
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit, Candidate
-from tensoraudit.audit.travel import Dynamic, Journey, Known, Stop, travel
+from tensoraudit.audit.travel import Journey, Known, Stop, travel
 from tensoraudit.audit.upgrade import two_interpreters, upgrade
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement
@@ -27,39 +27,51 @@ MEASURED = (
     "dynamic_lost",
     "training",
     "warnings",
+    "dtype_changes",
+    "dropped_outputs",
 )
+"""What the tools of a route say of their result, and what is measured of the one that ships as `export.*`."""
 
 
 def convert(audit: Audit) -> Audit:
     """Convert to every target, or take the given candidate."""
     if audit.candidate_artifact is not None or audit.artifact is None:
         return _given_candidate(audit)
+    known: Known = {}
     for target in audit.options.target if audit.reference is not None else ():
-        audit = _convert_to(audit, target)
+        audit = _convert_to(audit, target, known)
     return audit
 
 
-def _convert_to(audit: Audit, target: str) -> Audit:
+def _convert_to(audit: Audit, target: str, known: Known) -> Audit:
     assert audit.artifact is not None
     if target == audit.artifact.framework:
         same = target == "onnx" and not two_interpreters(audit.options)
         return _same_file(audit) if same else upgrade(audit, target)
     found = routes(audit.artifact, target)
-    return _by_routes(audit, target, found) if found else _no_route(audit, target)
+    return _by_routes(audit, target, found, known) if found else _no_route(audit, target)
 
 
-def _by_routes(audit: Audit, target: str, found: Sequence[Route]) -> Audit:
-    """Try the routes (the one that `--via` names ships, if it leads there), and say what the ends mean."""
-    known: Known = {}
+def _by_routes(audit: Audit, target: str, found: Sequence[Route], known: Known) -> Audit:
+    """Try the routes (the one that `--via` names ships, if it leads there), and say what the ends mean.
+
+    A batch that nobody declared must not make a conversion impossible: where no route takes it, they go without.
+    """
     journeys = _journeys(audit, target, found, known)
-    audit, journeys = _with_fixed_batch(audit, target, found, journeys)
+    fixed = _fixed_batch(audit, journeys.values())
+    if fixed is not None:
+        journeys = _journeys(_without_sizes(audit), target, found, known)
+        audit = audit.add(measurements=(_measured(audit, target, "export.batch_fixed", fixed.reason),))
     shipping = _shipping(audit, journeys)
     outcomes = {route: journey.outcome for route, journey in journeys.items()}
     status = _status(audit, target, outcomes, shipping)
     # What a route refuses is measured, and a finding says so; only where nobody could tell the probe is missing.
     told = status.value in {"impossible", "refused"}
     for route, journey in journeys.items():
-        audit = _record(audit, target, journey, ships=route == shipping, required=route == shipping and not told)
+        ships = route == shipping
+        audit = _record(audit, target, journey, ships=ships, required=ships and not told)
+        if journey.end is not None:
+            audit = _arrived(audit, target, journey, journey.end, ships=ships, fixed=fixed is not None)
     return audit.add(measurements=(status, _measured(audit, target, "conversion.route", shipping)))
 
 
@@ -69,15 +81,12 @@ def _shipping(audit: Audit, journeys: Mapping[str, Journey]) -> str:
     return next((name for name, each in journeys.items() if each.outcome.status == "ok"), next(iter(journeys)))
 
 
-def _journeys(
-    audit: Audit, target: str, found: Sequence[Route], known: Known, dynamic: Dynamic | None = None
-) -> dict[str, Journey]:
+def _journeys(audit: Audit, target: str, found: Sequence[Route], known: Known) -> dict[str, Journey]:
     """Every route to ONNX, where a second exporter is evidence; to a framework the best one that arrives."""
-    dynamic = audit.dynamic if dynamic is None else dynamic
     via = [route for route in found if route.name == audit.options.via]
     journeys: dict[str, Journey] = {}
     for route in found if target == "onnx" else via or found:
-        journeys[route.name] = travel(audit, route, dynamic, known)
+        journeys[route.name] = travel(audit, route, known)
         if target != "onnx" and journeys[route.name].outcome.status == "ok":
             break
     return journeys
@@ -100,18 +109,18 @@ def _measured(
     return Measurement(metric, subject, value, probe=probe, side="target", target=target, detail=detail)
 
 
-def _with_fixed_batch(
-    audit: Audit, target: str, found: Sequence[Route], journeys: dict[str, Journey]
-) -> tuple[Audit, dict[str, Journey]]:
-    """A batch that nobody declared must not make a conversion impossible: where no route takes it, go without."""
-    ends = [journey.outcome for journey in journeys.values()]
-    refused = [end for end in ends if end.status == "failed" and (end.error or {}).get("details", {}).get("fixed")]
-    if not audit.implicit_batch or not refused or any(end.status == "ok" for end in ends):
-        return audit, journeys
-    samples = tuple(sample for sample in audit.samples if sample.kind != "size")
-    audit = replace(audit, dynamic={}, implicit_batch=False, samples=samples)
-    audit = audit.add(measurements=(_measured(audit, target, "export.batch_fixed", refused[0].reason),))
-    return audit, _journeys(audit, target, found, {}, {})
+def _fixed_batch(audit: Audit, journeys: Iterable[Journey]) -> Outcome | None:
+    """The end of a route that refused a batch which nobody declared; None where it was declared or a route takes it."""
+    ends = [journey.outcome for journey in journeys]
+    if not audit.implicit_batch or any(end.status == "ok" for end in ends):
+        return None
+    refused = (end for end in ends if end.status == "failed" and (end.error or {}).get("details", {}).get("fixed"))
+    return next(refused, None)
+
+
+def _without_sizes(audit: Audit) -> Audit:
+    """The audit as a conversion sees it that keeps the sizes of the sample; other targets keep theirs."""
+    return replace(audit, dynamic={}, samples=tuple(each for each in audit.samples if each.kind != "size"))
 
 
 def _record(audit: Audit, target: str, journey: Journey, *, ships: bool, required: bool) -> Audit:
@@ -127,51 +136,63 @@ def _record(audit: Audit, target: str, journey: Journey, *, ships: bool, require
         remedy=details.get("remedy", ""),
         details={**details, "traceback": (outcome.error or {}).get("traceback", "")}
         if outcome.error
-        else _facts_of(outcome.result or {}),
+        else journey.facts(("opset", "exporter", "input_names", "output_names", *MEASURED)),
         seconds=journey.seconds,
     )
     worker = framework_of(FRAMEWORKS[TOOLS[journey.hop].framework].role).role
     row = probe_row(f"convert.{route}", worker, "cpu", outcome, journey.reason, required=required, target=target)
-    audit = audit.add(
+    return audit.add(
         conversions=(conversion,),
         probes=(replace(row, seconds=journey.seconds),),
         measurements=tuple(_measurements(audit, target, journey, ships=ships)),
+        notes=tuple(_altered(target, journey)) if ships else (),
     )
-    return audit if journey.end is None else _arrived(audit, target, journey, journey.end, ships=ships)
 
 
-def _arrived(audit: Audit, target: str, journey: Journey, end: Stop, *, ships: bool) -> Audit:
+def _altered(target: str, journey: Journey) -> Iterator[str]:
+    """A note for what the converters say they have changed: of an input, no comparison of outputs would show it."""
+    facts = journey.facts(("dtype_changes", "dropped_outputs"))
+    dtypes = [f"{name} from {old} to {new}" for name, (old, new) in facts.get("dtype_changes", {}).items()]
+    said = [f"changes the dtype of {', '.join(dtypes)}"] if dtypes else []
+    said += [f"drops {', '.join(facts['dropped_outputs'])}"] if facts.get("dropped_outputs") else []
+    if said:
+        yield f"on the way to {target} {journey.route.name} {' and '.join(said)}"
+
+
+def _arrived(audit: Audit, target: str, journey: Journey, end: Stop, *, ships: bool, fixed: bool) -> Audit:
     """The converted model as a candidate."""
     path = Path(end.params["path"]) if "path" in end.params else None
     role = FRAMEWORKS[target].role  # type: ignore[index]
     name = journey.route.name
-    candidate = Candidate(name, role, end.params, target, ships, path, end.inputs, end.outputs, end.layouts)
+    candidate = Candidate(
+        name, role, end.params, target, ships, path, end.inputs, end.outputs, end.layouts, fixed=fixed
+    )
     # The graph of a route that does not ship is evidence: its faults are not the user's.
     graph = tuple(read_onnx(path, side="target")) if ships and path is not None and target == "onnx" else ()
     return audit.add(candidates=(candidate,), facts=graph)
 
 
-def _facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: result[key]
-        for key in ("opset", "exporter", "input_names", "output_names", "warnings", *MEASURED)
-        if key in result
-    }
-
-
 def _measurements(audit: Audit, target: str, journey: Journey, *, ships: bool) -> Iterator[Measurement]:
-    route, result = journey.route.name, journey.outcome.result or {}
+    route = journey.route.name
     yield _measured(audit, target, "export.status", journey.outcome.status, subject=route)
-    for key in MEASURED if ships else ():
-        if result.get(key) is not None:
-            yield _measured(audit, target, f"export.{key}", _listed(result[key]), subject=route)
+    arrived = ships and journey.outcome.status == "ok"
+    for key, value in journey.facts(MEASURED).items() if arrived else ():
+        if value is not None:
+            yield _measured(audit, target, f"export.{key}", _listed(value), subject=route)
 
 
 def _listed(value: Any) -> Any:
-    """Dimensions as the rule language lists them: `x:0=batch`."""
+    """As the rule language lists them: dimensions `x:0=batch`, dtypes `x: int64 -> int32`."""
     if not isinstance(value, Mapping):
         return value
-    return [f"{name}:{axis}={label}" for name, axes in value.items() for axis, label in axes.items()]
+    return [text for name, each in value.items() for text in _lines(name, each)]
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from (f"{name}:{axis}={label}" for axis, label in value.items())
+    else:
+        yield f"{name}: {' -> '.join(value)}"
 
 
 REFUSED = frozenset({"failed", "unsupported"})

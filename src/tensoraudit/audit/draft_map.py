@@ -72,5 +72,7 @@ def _parameters(sides: ModelSides) -> Iterator[Row]:
 
 
 def _how(pair: Pair) -> str:
+    if pair.folded:
+        return f"by {pair.how}; each channel has a factor of its own, as where a normalisation was merged into it"
     values = "the values agree" if pair.equal else f"the values differ by {100 * pair.difference:.3g} %"
     return f"by {pair.how}; {values}"

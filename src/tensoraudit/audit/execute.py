@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Measurement
-from tensoraudit.probes.outcome import Outcome
+from tensoraudit.findings.result import Probe
+from tensoraudit.probes.outcome import Outcome, lacks_memory
 
 PERTURBATIONS = 3
 """Draws of one-ULP input noise, as the comparator's contract asks."""
@@ -110,6 +111,10 @@ def usable_samples(audit: Audit) -> list[Sample]:
     return [s for s in audit.samples if s.name in audit.reference_runs and not audit.reference_runs[s.name].error]
 
 
+def _samples_for(audit: Audit, candidate: Candidate) -> list[Sample]:
+    return [sample for sample in usable_samples(audit) if not (candidate.fixed and sample.kind == "size")]
+
+
 def run_candidates(audit: Audit) -> Audit:
     """Every candidate on the CPU, and on CUDA where that was asked for or is there."""
     if not usable_samples(audit):
@@ -140,7 +145,7 @@ def _no_reference(audit: Audit) -> Audit:
 
 
 def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required: bool) -> Audit:
-    outcome = _submit(audit, candidate, device)
+    outcome = _submit(audit, candidate, device).of_the_model
     runs = read_runs(outcome.result)
     label = _label(candidate, device)
     result = outcome.result or {}
@@ -151,20 +156,30 @@ def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required:
         measured += [] if loads else [_session(candidate, "session.error", outcome.reason)]
     return audit.add(
         candidate_runs={f"{candidate.name}/{device}": runs},
-        # A session that cannot be created has run and measured something: the finding says so.
+        # A session that cannot be created on the CPU has run and measured something: the finding says so.
         probes=(
             probe_row(
                 f"run.{candidate.name}",
                 label,
                 device,
                 outcome,
-                required=required and outcome.status != "failed",
+                required=required and (device != "cpu" or outcome.status != "failed"),
                 target=candidate.target,
             ),
+            *_starved(candidate, device, runs, required=required),
         ),
         measurements=tuple(measured),
         settings={label: result.get("settings", {})},
     )
+
+
+def _starved(candidate: Candidate, device: str, runs: Mapping[str, Run], *, required: bool) -> Iterator[Probe]:
+    """A row for each input set that this machine is too small for: that says nothing of the model."""
+    for name, run in runs.items():
+        if lacks_memory(run.error):
+            row = f"run.{candidate.name}.{name}"
+            label = _label(candidate, device)
+            yield probe_row(row, label, device, "crashed", run.error, required=required, target=candidate.target)
 
 
 def _session(candidate: Candidate, metric: str, value: Any) -> Measurement:
@@ -180,7 +195,7 @@ def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
     framework = framework_of(candidate.framework)
     names = list(candidate.inputs) or (_arguments(audit, candidate) if framework.can("describe") else [])
-    samples = [wire(audit.pool, as_candidate(candidate, names, sample)) for sample in usable_samples(audit)]
+    samples = [wire(audit.pool, as_candidate(candidate, names, sample)) for sample in _samples_for(audit, candidate)]
     return audit.pool.run(
         candidate.framework,
         framework.job("run"),
@@ -238,7 +253,7 @@ def _run_levels(audit: Audit, candidate: Candidate) -> Audit:
     if framework_of(candidate.framework).role != "onnxruntime" or not audit.candidate_runs.get(f"{candidate.name}/cpu"):
         return audit
     assert audit.pool is not None
-    first = wire(audit.pool, as_candidate(candidate, candidate.inputs, usable_samples(audit)[0]))
+    first = wire(audit.pool, as_candidate(candidate, candidate.inputs, _samples_for(audit, candidate)[0]))
     request = {**candidate.params, "inputs": [first], "repeat": 2}
     outcome = audit.pool.run(candidate.framework, "onnxruntime.levels", request)
     levels = (outcome.result or {}).get("levels", {})

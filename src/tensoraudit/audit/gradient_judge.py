@@ -13,7 +13,7 @@ from tensoraudit.equivalence.comparison import Comparison, compare_arrays
 from tensoraudit.equivalence.gradient_pairing import layout_words
 from tensoraudit.equivalence.tensor import TensorComparison
 from tensoraudit.equivalence.verdict import Verdict
-from tensoraudit.facts import Measurement
+from tensoraudit.facts import Measurement, Site
 from tensoraudit.findings.result import Equivalence
 from tensoraudit.probes.projection import PARAMETER
 
@@ -175,7 +175,10 @@ def measurements_of(judged: Iterable[Judged], target: str) -> Iterator[Measureme
     for name, each in worst.items():
         detail = f"{each.sample}: {each.reason}"
         for metric, value in _quantities(each).items():
-            yield Measurement(metric, name, value, probe="gradients", side="target", target=target, detail=detail)
+            at = Site(tensor=name)
+            yield Measurement(
+                metric, name, value, probe="gradients", side="target", target=target, at=at, detail=detail
+            )
 
 
 def _badness(judged: Judged) -> tuple[int, float]:

@@ -6,6 +6,7 @@ checked against finite differences, whatever the target is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensoraudit.audit.execute import PERTURBATIONS, usable_samples
-from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.frameworks import FRAMEWORKS, Framework, framework_of
 from tensoraudit.audit.gradient_judge import Judged, compared, measurements_of, rows_of, spoken
 from tensoraudit.audit.gradient_sides import Names, SideGradients
 from tensoraudit.audit.layouts import as_candidate, as_reference, output_pairs
@@ -22,7 +23,7 @@ from tensoraudit.audit.probing import open_arrays, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.gradient_pairing import Group, Plan, plan_gradients
 from tensoraudit.equivalence.pairing import pair_outputs
-from tensoraudit.facts import Measurement
+from tensoraudit.facts import Measurement, Site
 from tensoraudit.findings.result import Probe, Status
 from tensoraudit.probes.outcome import Outcome
 
@@ -30,7 +31,10 @@ MOST_SAMPLES = 2
 """Input sets whose gradients are compared: a user's own first, then random ones. Edge values are mostly kinks, and
 other sizes show in the outputs."""
 
-FORWARD_ONLY = "an ONNX file holds the forward pass only; gradients are compared between frameworks that have them"
+LARGE = 1 << 26
+"""Elements of all parameters from which one input set has to do: each is kept eight times while it is judged."""
+
+FORWARD_ONLY = "a file for {} holds the forward pass only; gradients are compared between frameworks that have them"
 
 Projection = Mapping[str, Any]
 """The weights of each floating output, by the reference's name."""
@@ -58,6 +62,7 @@ def measure_gradients(audit: Audit) -> Audit:
     for candidate in audit.candidates:
         if candidate.ships and framework_of(candidate.framework).can("gradients"):
             audit = _with_candidate(audit, candidate, samples, projections, outcome.result)
+    audit.pool.discard(outcome.result)  # type: ignore[union-attr]
     return audit
 
 
@@ -66,13 +71,17 @@ def _without_backward(audit: Audit) -> Iterator[Probe]:
     assert audit.reference is not None
     own = framework_of(audit.reference.role)
     if not own.can("gradients"):
-        yield Probe("gradients", own.role, "", "cpu", "unsupported", FORWARD_ONLY, required=True)
+        yield _unsupported(own, "")
         return
     for target in audit.options.target:
         framework = FRAMEWORKS[target]  # type: ignore[index]
         if not framework.can("gradients"):
-            reason = FORWARD_ONLY if target == "onnx" else framework.lacks("differentiate")
-            yield Probe("gradients", framework.role, "", "cpu", "unsupported", reason, required=True, target=target)
+            yield _unsupported(framework, target)
+
+
+def _unsupported(framework: Framework, target: str) -> Probe:
+    reason = FORWARD_ONLY.format(framework.title)
+    return Probe("gradients", framework.role, "", "cpu", "unsupported", reason, required=True, target=target)
 
 
 def _row(audit: Audit, status: Outcome | Status, reason: str = "") -> Probe:
@@ -82,7 +91,9 @@ def _row(audit: Audit, status: Outcome | Status, reason: str = "") -> Probe:
 
 def _samples(audit: Audit) -> list[Sample]:
     usable = [sample for sample in usable_samples(audit) if sample.kind in {"user", "random"}]
-    return sorted(usable, key=lambda sample: sample.kind != "user")[:MOST_SAMPLES] or usable_samples(audit)[:1]
+    numbers = sum(math.prod(each["shape"]) for each in audit.description.get("parameters", ()))
+    most = MOST_SAMPLES if numbers < LARGE else 1
+    return sorted(usable, key=lambda sample: sample.kind != "user")[:most] or usable_samples(audit)[:1]
 
 
 def _projection(audit: Audit, sample: Sample) -> Projection:
@@ -126,13 +137,14 @@ def _with_reference(audit: Audit, outcome: Outcome) -> Audit:
         probes=(row,),
         settings={"gradients": result.get("settings", {})},
         notes=tuple(_reference_notes(result)),
-        measurements=tuple(
-            Measurement(
-                "gradient.check", spoken(c["tensor"]), c["status"], probe=job, side="source", detail=_numbers(c)
-            )
-            for c in checks
-        ),
+        measurements=tuple(_checked(each, job) for each in checks),
     )
+
+
+def _checked(check: Mapping[str, Any], job: str) -> Measurement:
+    name, status = spoken(check["tensor"]), check["status"]
+    at, detail = Site(tensor=name), _numbers(check)
+    return Measurement("gradient.check", name, status, probe=job, side="source", at=at, detail=detail)
 
 
 def _numbers(check: Mapping[str, Any]) -> str:
@@ -186,7 +198,8 @@ def _with_candidate(
             names = dict(zip(sample.arrays, own[sample.name].arrays, strict=False))
             known = Names(plan, names, candidate.layouts.get("inputs", {}))
             judged += compared(*sides[sample.name], known, audit.options.tolerance)
-    assert audit.reference is not None
+    assert audit.reference is not None and audit.pool is not None
+    audit.pool.discard(outcome.result)
     label = f"{candidate.name}@{candidate.label or f'{framework_of(role).role}/cpu'}"
     return audit.add(
         equivalence=tuple(rows_of(judged, audit.reference.label, label, candidate.target)),
@@ -244,10 +257,10 @@ def _plan(
 ) -> Plan:
     sides = pair_sides(audit, candidate, values=True, sample=sample)
     plan = plan_gradients(sides.pairs, groups_of(reference), groups_of(own))
-    if not sides.reason:
-        return plan
-    reason = f"the parameters of one side could not be read: {sides.reason}"
-    return replace(plan, unpaired=dict.fromkeys(plan.unpaired, reason))
+    reason = f"the parameters of one side could not be read: {sides.reason}" if sides.reason else ""
+    if not own.get("parameters"):
+        reason = "the candidate has no trained parameters at all: its weights are constants"
+    return replace(plan, unpaired=dict.fromkeys(plan.unpaired, reason)) if reason else plan
 
 
 def groups_of(result: Mapping[str, Any]) -> list[Group]:

@@ -17,6 +17,7 @@ from tensoraudit.equivalence.tensor import TensorComparison, repeats
 from tensoraudit.equivalence.verdict import Verdict
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Equivalence
+from tensoraudit.probes.outcome import lacks_memory
 
 
 def judge(audit: Audit) -> Audit:
@@ -143,7 +144,10 @@ def _measure(metric: str, subject: str, value: Any, candidate: Candidate, detail
 
 
 def _failure(candidate: Candidate, sample: Sample, run: Run) -> Iterator[Measurement]:
-    """The reference ran and the candidate did not: that is a measured failure, at these sizes or at all."""
+    """The reference ran and the candidate did not: that is a measured failure, at these sizes or at all; unless the
+    machine was too small, which a probe's row says."""
+    if lacks_memory(run.error):
+        return
     if sample.kind == "size":
         yield _measure("sizes.error", sample.name, run.error, candidate)
         yield _measure("sizes.verdict", sample.name, "break", candidate, run.error)

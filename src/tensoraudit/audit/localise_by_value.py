@@ -1,7 +1,8 @@
 """Find the first diverging operation of two traces that share no names: by what their values are.
 
 1. Both sides run once; every value that depends on the inputs gets a fingerprint.
-2. Equal fingerprints propose pairs. Those that are not as good as equal are looked at, element by element.
+2. Equal fingerprints propose pairs. Those that are not as good as equal are looked at, element by element, unless the
+   first operation of the region is seen to be wrong without them.
 3. What lies between the agreed values and a wrong output is the region that diverges. The pairs on which this picture
    rests are looked at too; one that is refuted changes the picture, until all hold.
 4. The first operations of the region on both sides are named, and their error is measured.
@@ -12,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tensoraudit.audit.localise_judge import Pair, PairJudge
+from tensoraudit.audit.localise_judge import UNMEASURED, Pair, PairJudge
 from tensoraudit.audit.localise_sides import Side, Survey, survey
-from tensoraudit.equivalence.blocks import Array
+from tensoraudit.equivalence.blocks import Array, largest_difference
 from tensoraudit.equivalence.divergent_region import Entry, Flow, Region, first_entries
-from tensoraudit.equivalence.tensor import TensorComparison
 from tensoraudit.equivalence.value_alignment import SURE, Proposals, Value, distance, propose
 from tensoraudit.probes.pool import Pool
 
-BATCH = 24
+BATCH = 8
 """Doubtful pairs that are looked at together."""
 LOOK = 24
 """Values behind an entry among which its counterpart on the other side is looked for."""
@@ -32,8 +32,9 @@ ALIKE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first diverging operation. `pair` are two values behind it that can be compared, with the comparison: `array`
-    and `view` in one shape. `front` maps the candidate's agreed values in front of the region to the reference's."""
+    """The first diverging operation. `pair` are two values behind it that can be compared: `array` is the reference's,
+    `view` the candidate's in its shape. `front` maps the candidate's agreed values in front of the region to the
+    reference's."""
 
     reference: Value | None
     candidate: Value | None
@@ -41,8 +42,14 @@ class Found:
     pair: tuple[Value, Value] | None = None
     array: Array | None = None
     view: Array | None = None
-    comparison: TensorComparison | None = None
     front: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def error(self) -> float | None:
+        """The largest difference of the pair; None without one."""
+        if self.array is None or self.view is None:
+            return None
+        return largest_difference(self.array, self.view)
 
 
 @dataclass(slots=True)
@@ -74,19 +81,33 @@ class Search:
         outputs = self.reference.outputs
         wrong = {outputs[name] for name in failing if name in outputs}
         roots = wrong or set(outputs.values())
-        self.judge.look([(a, b) for a in roots for b in self._proposals.reference.get(a, ())], noise=not wrong)
-        self._look_at_doubtful()
+        pairs = [(a, b) for a in roots for b in self._proposals.reference.get(a, ())]
+        if wrong:
+            self.judge.known.update({pair: "drifts" for pair in pairs if not self._sure(pair)})
+        guess = self._picture(roots)
+        if not self._is_plain(guess):
+            self._look_at_doubtful(guess)
+        self.judge.look(pairs)
         picture = self._picture(roots)
         while unproven := self._unproven(picture):
-            self.judge.look(unproven)
+            self.judge.look(unproven, within=UNMEASURED)
             picture = self._picture(roots)
         return self._found(picture) if picture.ours.values else None
 
-    def _look_at_doubtful(self) -> None:
+    def _is_plain(self, guess: _Picture) -> bool:
+        """Whether, without a look at any doubtful pair, the values behind the first entries are seen to be one tensor
+        with an error that is no noise. What comes behind only inherits it."""
+        pairs = [pair for pair in self._compared(guess) if pair not in self._proposals.distances]
+        self.judge.prepare([*pairs, *self._unproven(guess)] if pairs else [], twins=False)
+        return any(self.judge.is_same_but_wrong(pair) for pair in pairs)
+
+    def _look_at_doubtful(self, guess: _Picture) -> None:
         """Look at the pairs that are not as good as equal, in the order of execution, until they go wrong for good:
         what comes behind inherits it, and does not count as agreed without a look."""
         first = ((a, others[0]) for a, others in self._proposals.reference.items())
         ordered = sorted((pair for pair in first if not self._sure(pair)), key=lambda pair: self._ours.order[pair[0]])
+        # The guess, in which no doubtful pair agrees, tells what else will be looked at: one run serves for all.
+        self.judge.prepare([*ordered[:BATCH], *self._unproven(guess), *self._compared(guess)])
         for start in range(0, len(ordered), BATCH):
             batch = ordered[start : start + BATCH]
             self.judge.look(batch)
@@ -131,16 +152,21 @@ class Search:
                 waiting += [pair for pair in pairs if pair not in self.judge.known and self._sure(pair)][:1]
         return waiting
 
+    def _compared(self, picture: _Picture) -> list[Pair]:
+        ours, theirs = first_entries(picture.ours.entries, picture.theirs.entries, picture.agreed)
+        pair = _counterparts(picture.ours, ours, picture.theirs, theirs)
+        return [(pair[0].name, pair[1].name)] if pair else []
+
     def _found(self, picture: _Picture) -> Found:
         ours, theirs = first_entries(picture.ours.entries, picture.theirs.entries, picture.agreed)
         found = Found(_value(ours, picture.ours), _value(theirs, picture.theirs), len(picture.agreed))
         pair = _counterparts(picture.ours, ours, picture.theirs, theirs)
-        measured = self.judge.measure_pair(*pair) if pair else None
-        if pair is None or measured is None:
+        seen = self.judge.views(pair[0].name, pair[1].name) if pair else None
+        if pair is None or seen is None:
             return found
         mirrored = {b: a for a, others in picture.agreed.items() for b in others}
         front = {b: mirrored[b] for b in self._theirs.front(pair[1], mirrored)}
-        return Found(found.reference, found.candidate, found.agreed, pair, *measured, front)
+        return Found(found.reference, found.candidate, found.agreed, pair, *seen, front)
 
 
 def _value(entry: Entry | None, region: Region) -> Value | None:

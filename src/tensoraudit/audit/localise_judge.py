@@ -10,7 +10,7 @@ from tensoraudit.equivalence.blocks import Array, largest_difference
 from tensoraudit.equivalence.comparison import compare_arrays
 from tensoraudit.equivalence.screen import surely_agrees
 from tensoraudit.equivalence.tensor import TensorComparison
-from tensoraudit.equivalence.value_alignment import PROPOSED, PROPOSED_NARROW, Value
+from tensoraudit.equivalence.value_alignment import PROPOSED, PROPOSED_NARROW
 from tensoraudit.equivalence.views import closeness, matching_view, nearest_view
 from tensoraudit.probes.pool import Pool
 
@@ -22,7 +22,10 @@ Word = Literal["agrees", "drifts", "differs", "unseen"]
 `unseen`: a worker could not give it, so that only the fingerprints can tell."""
 
 HOPELESS = 64.0
-"""Error in units of the floor that another draw does not turn into noise."""
+"""Error in units of the floor that moved inputs do not turn into noise: what amplifies them amplifies rounding too."""
+
+SAME = 0.2
+"""Share of the largest value within which two tensors, whose operations read the same, are one with an error in it."""
 
 UNMEASURED = 1e-4
 """Share of the largest value within which tensors agree where neither double precision nor moved inputs can tell."""
@@ -39,11 +42,11 @@ class PairJudge:
         self._reference, self._candidate = Reader(pool, reference), Reader(pool, candidate)
         self._budget = reference.side.budget
 
-    def look(self, pairs: Sequence[Pair], *, noise: bool = True) -> None:
-        """Judge pairs that were not judged yet. Without `noise` no floor is measured, and what is not as good as equal
-        drifts: for outputs that are known to be wrong."""
+    def look(self, pairs: Sequence[Pair], within: float = 0.0) -> None:
+        """Judge pairs that were not judged yet. `within` is a share of the largest value up to which no floor is
+        measured: where fingerprints are as good as equal, only the layout is in question."""
         for chunk in self._chunks([pair for pair in dict.fromkeys(pairs) if pair not in self.known]):
-            self._look(chunk, noise=noise)
+            self._look(chunk, within)
 
     def _chunks(self, pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
         chunk: list[Pair] = []
@@ -58,9 +61,8 @@ class PairJudge:
         if chunk:
             yield chunk
 
-    def _look(self, pairs: Sequence[Pair], *, noise: bool) -> None:
-        ours = self._reference.get(_names(pairs))
-        theirs = self._candidate.get(list(dict.fromkeys(b for _, b in pairs)))
+    def _look(self, pairs: Sequence[Pair], within: float) -> None:
+        ours, theirs = self._refs(pairs)
         close: dict[Pair, tuple[Array, Array]] = {}
         for a, b in pairs:
             if a not in ours or b not in theirs:
@@ -72,12 +74,24 @@ class PairJudge:
             if view is None:
                 continue
             view = view.astype(array.dtype) if view.dtype != array.dtype else view
-            self.known[a, b] = "agrees" if surely_agrees(array, view) else "drifts"
-            if noise and self.known[a, b] == "drifts":
+            self.known[a, b] = "agrees"
+            near = within and largest_difference(array, view) <= closeness(array, within)
+            if not near and not surely_agrees(array, view):
                 close[a, b] = array, view
         self._measure(close)
-        self._reference.close()
-        self._candidate.close()
+
+    def _refs(self, pairs: Sequence[Pair]) -> tuple[Refs, Refs]:
+        """Both sides' tensors; their workers run beside each other."""
+        first = self._reference.start(_names(pairs))
+        second = self._candidate.start(list(dict.fromkeys(theirs for _, theirs in pairs)))
+        return first(), second()
+
+    def prepare(self, pairs: Sequence[Pair], *, twins: bool = True) -> None:
+        """Compute what will be looked at soon in one run of each side, as far as it can be held."""
+        if sum(size_of(self._ours[name]) for name in _names(pairs)) <= self._budget // 4:
+            self._refs(pairs)
+            if twins:
+                self._reference.twins(_names(pairs))
 
     def _share(self, a: str, b: str) -> float:
         narrow = {"float16", "bfloat16"} & {self._ours[a].dtype, self._theirs[b].dtype}
@@ -102,7 +116,7 @@ class PairJudge:
             return True
         found = self._compare(pair[0], arrays, oracle, draws)
         self.known[pair] = "agrees" if found.verdict.passes else "drifts"
-        hopeless = bool(draws) and (found.error_ratio or 0.0) > HOPELESS
+        hopeless = (found.error_ratio or 0.0) > HOPELESS
         return self.known[pair] == "drifts" and not hopeless
 
     def _compare(self, name: str, arrays: tuple[Array, Array], oracle: Refs, draws: Sequence[Refs]) -> TensorComparison:
@@ -115,26 +129,34 @@ class PairJudge:
             tolerance=self._tolerance,
         ).outputs[0]
 
-    def measure_pair(self, ours: Value, theirs: Value) -> tuple[Array, Array, TensorComparison] | None:
-        """Return the reference's array, the candidate's in its shape, and their comparison; None where no layout fits.
-
-        The arrays stay valid after their files are gone.
-        """
-        arrays = self.arrays(ours.name, theirs.name)
+    def views(self, ours: str, theirs: str) -> tuple[Array, Array] | None:
+        """Return the reference's array and the candidate's in its shape, in the layout in which it differs least; None
+        where no layout fits. Arrays stay valid after `close`."""
+        arrays = self.arrays(ours, theirs)
         view = None if arrays is None else nearest_view(*arrays)
-        if arrays is None or view is None:
-            return None
-        oracle = self._reference.twins([ours.name])
-        draws = [] if oracle else [self._reference.draw([ours.name], seed) for seed in range(DRAWS)]
-        compared = self._compare(ours.name, (arrays[0], view.astype(arrays[0].dtype)), oracle, draws)
-        self._reference.close()
-        self._candidate.close()
-        return arrays[0], view, compared
+        return None if arrays is None or view is None else (arrays[0], view)
+
+    def is_same_but_wrong(self, pair: Pair) -> bool:
+        """Whether two values whose prints are too far apart for noise are one tensor all the same, element by element
+        near each other."""
+        seen = self.views(*pair)
+        return seen is not None and largest_difference(*seen) <= closeness(seen[0], SAME)
+
+    def compare(self, name: str, array: Array, view: Array) -> TensorComparison:
+        """Compare a value of the reference with the candidate's in its shape, with the noise floor."""
+        oracle = self._reference.twins([name])
+        draws = [] if oracle else [self._reference.draw([name], seed) for seed in range(DRAWS)]
+        return self._compare(name, (array, view.astype(array.dtype)), oracle, draws)
 
     def arrays(self, ours: str, theirs: str) -> tuple[Array, Array] | None:
         """Return the arrays of a pair as they are, None where one cannot be had."""
-        refs, others = self._reference.get([ours]), self._candidate.get([theirs])
+        refs, others = self._refs([(ours, theirs)])
         return (self._pool.get(refs[ours]), self._pool.get(others[theirs])) if refs and others else None
+
+    def close(self) -> None:
+        """Delete the tensors of both sides."""
+        self._reference.close()
+        self._candidate.close()
 
 
 def _names(pairs: Iterable[Pair]) -> list[str]:

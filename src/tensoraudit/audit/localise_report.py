@@ -13,6 +13,7 @@ from tensoraudit.audit.localise_found import Located, local_measurement, reprodu
 from tensoraudit.audit.localise_sides import MEMORY, Side
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.blocks import largest_difference
+from tensoraudit.equivalence.tensor import TensorComparison
 from tensoraudit.equivalence.value_alignment import PROPOSED_NARROW, Value
 from tensoraudit.equivalence.views import closeness, matching_view, nearest_view
 from tensoraudit.findings.result import FirstDivergence
@@ -35,7 +36,9 @@ def search_by_value(
             return seen.outcome
     search = Search(audit.pool, first, second, audit.options.tolerance)
     found = search.run(outputs)
-    return None if found is None else _located(audit, candidate, search, found)
+    located = None if found is None else _located(audit, candidate, search, found)
+    search.judge.close()
+    return located
 
 
 def candidate_arrays(audit: Audit, candidate: Candidate, sample: Sample) -> dict[str, Any]:
@@ -62,17 +65,23 @@ def _permuted(array: Any, order: Sequence[int] | None) -> Any:
 def _located(audit: Audit, candidate: Candidate, search: Search, found: Found) -> Located:
     ours, theirs = found.reference, found.candidate
     cut = _cut(audit, search, found)
-    linf = found.comparison.metrics.linf if found.comparison is not None and found.comparison.metrics else None
     first = FirstDivergence(
         reference_node=ours.node if ours else "",
         candidate_node=theirs.node if theirs else "",
         source_line=shown_line(audit, ours.path, ours.line) if ours else "",
         local_error=_local_error(audit, search, found, cut),
-        cumulative_error=None if linf is None else float(linf),
+        cumulative_error=found.error,
         reproducer=_reproducer(audit, search, found, cut),
         candidate_line=shown_line(audit, theirs.path, theirs.line) if theirs else "",
     )
-    return Located(first, local_measurement(first, found.comparison, candidate))
+    return Located(first, local_measurement(first, _comparison(search, found, first), candidate))
+
+
+def _comparison(search: Search, found: Found, first: FirstDivergence) -> TensorComparison | None:
+    """The comparison with its floor, for which the reference runs again; only where the local error is known."""
+    if first.local_error is None or found.pair is None or found.array is None or found.view is None:
+        return None
+    return search.judge.compare(found.pair[0].name, found.array, found.view)
 
 
 def _cut(audit: Audit, search: Search, found: Found) -> dict[str, Any] | None:

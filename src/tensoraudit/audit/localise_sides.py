@@ -1,8 +1,8 @@
 """One side of a search by value: every intermediate of one run with its fingerprint, and the few that are looked at.
 
 Each kind of worker lists and computes its values in its own way; here they become the same plain `Value`s. All of them
-come from one run per side. The tensors of a small model are saved in that run; of a larger one only fingerprints are, and the
-few that are needed come in further runs, as much as fits at a time.
+come from one run per side. The tensors of a small model are saved in that run; of a larger one only fingerprints are,
+and the few that are needed come in further runs, as much as fits at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE = 8
 """Of the memory, one such part is what one side saves or holds at a time. At most eight exist at once: both sides and a
 double-precision twin (two parts), each in the run folder and, while it is computed, in its worker."""
 
-SAVED = 8 << 20
+SAVED = 2 << 20
 """Bytes of tensors that the first run of a side saves at most: writing a file costs as much as computing it again, and
 few are looked at. It spares small models further runs."""
 
@@ -207,65 +207,84 @@ def _graph_value(row: Mapping[str, Any], made: Mapping[str, Any]) -> Value:
 
 
 class Reader:
-    """The tensors of one side's values, from the survey or from another run. `close` lets go of what it has fetched."""
+    """The tensors of one side's values, from the survey or from another run. Up to the budget they are held until
+    `close`, so that nothing is computed twice."""
 
     def __init__(self, pool: Pool, seen: Survey) -> None:
-        self._pool, self._survey, self.side = pool, seen, seen.side
+        self._pool, self.side = pool, seen.side
+        self._held: dict[str, Refs] = {"as_is": dict(seen.refs), "float64": {}}
         self._fetched: list[Any] = []
+        self._room = seen.side.budget
         self._inputs = {value.name for value in seen.values if value.is_input}
         self._wide = not self.side.is_graph
         self._sizes: dict[str, int] = {}  # of all that one event makes: they are saved together
         for value in seen.values:
             self._sizes[_key(value.name)] = self._sizes.get(_key(value.name), 0) + size_of(value)
 
-    def get(self, names: Sequence[str]) -> Refs:
-        """References of values by name; what cannot be computed or carried is missing."""
-        known = {name: self._survey.refs[name] for name in names if name in self._survey.refs}
-        return {**known, **self._run([name for name in names if name not in known], self.side.arrays)}
+    def start(self, names: Sequence[str], dtype: str = "as_is") -> Callable[[], Refs]:
+        """Begin to compute values; the function that is returned waits and gives references by name. What cannot be
+        computed or carried is missing."""
+        held = self._held[dtype]
+        known = {name: held[name] for name in names if name in held}
+        finish = self._run([name for name in names if name not in known], self.side.arrays, dtype=dtype)
+
+        def finished() -> Refs:
+            found = finish()
+            size = sum(self._sizes.get(_key(name), 0) for name in found) * (2 if dtype == "float64" else 1)
+            if size <= self._room:
+                self._room -= size
+                held.update(found)
+            return {**known, **found}
+
+        return finished
 
     def twins(self, names: Sequence[str]) -> Refs:
         """The same values in double precision; nothing where there is none."""
-        found = self._run(names, self.side.arrays, dtype="float64") if self._wide else {}
-        self._wide = bool(found)
+        found = self.start(names, "float64")() if self._wide else {}
+        self._wide = bool(found) or not names
         return found
 
     def draw(self, names: Sequence[str], seed: int) -> Refs:
         """The same values on inputs moved by one ULP; nothing where no input can move."""
         if not self.side.is_graph:
-            return self._run(names, self.side.arrays, perturb=seed)
+            return self._run(names, self.side.arrays, perturb=seed)()
         moved = perturb(dict(self.side.arrays), seed)
-        return self._run(names, {**self.side.arrays, **moved}) if moved else {}
+        return self._run(names, {**self.side.arrays, **moved})() if moved else {}
 
-    def _run(self, wanted: Sequence[str], arrays: Mapping[str, Any], **how: Any) -> Refs:
+    def _run(self, wanted: Sequence[str], arrays: Mapping[str, Any], **how: Any) -> Callable[[], Refs]:
         names = [name for name in wanted if name not in self._inputs]
         if not names:
-            return {}
+            return dict
         budget = max(self.side.budget, 2 * sum(self._sizes.get(_key(name), 0) for name in names))
         request = {**self.side.params, "inputs": _sample(self._pool, arrays), "budget": budget, **how}
-        found = (self._graph if self.side.is_graph else self._trace)(names, request)
-        self._fetched += found.values()
-        return found
+        job, asked = (
+            ("intermediates", names) if self.side.is_graph else ("trace", list(dict.fromkeys(map(_key, names))))
+        )
+        request["values" if self.side.is_graph else "select"] = asked
+        future = self._pool.submit(self.side.role, self.side.job(job), request)
 
-    def _graph(self, names: Sequence[str], request: dict[str, Any]) -> Refs:
-        outcome = self._pool.run(self.side.role, self.side.job("intermediates"), {**request, "values": list(names)})
-        return dict((outcome.result or {}).get("values", {}))
+        def finish() -> Refs:
+            result = future.result().result or {}
+            found = dict(result.get("values", {})) if self.side.is_graph else _traced_refs(result, names)
+            self._fetched += found.values()
+            return found
 
-    def _trace(self, names: Sequence[str], request: dict[str, Any]) -> Refs:
-        keys = list(dict.fromkeys(map(_key, names)))
-        outcome = self._pool.run(self.side.role, self.side.job("trace"), {**request, "select": keys})
-        events = {event["key"]: event for event in (outcome.result or {}).get("events", ())}
-        found: Refs = {}
-        for name in names:
-            key, _, place = name.rpartition("@")
-            outputs = events[key]["outputs"] if key in events else []
-            if int(place) < len(outputs) and "file" in (outputs[int(place)] or {}):
-                found[name] = outputs[int(place)]
-        return found
+        return finish
 
     def close(self) -> None:
-        """Delete what was fetched beyond the survey."""
-        self._pool.discard(self._fetched)
-        self._fetched.clear()
+        """Delete what was fetched, and what the survey saved."""
+        self._pool.discard([self._fetched, list(self._held["as_is"].values())])
+
+
+def _traced_refs(result: Mapping[str, Any], names: Sequence[str]) -> Refs:
+    events = {event["key"]: event for event in result.get("events", ())}
+    found: Refs = {}
+    for name in names:
+        key, _, place = name.rpartition("@")
+        outputs = events[key]["outputs"] if key in events else []
+        if int(place) < len(outputs) and "file" in (outputs[int(place)] or {}):
+            found[name] = outputs[int(place)]
+    return found
 
 
 def _key(name: str) -> str:

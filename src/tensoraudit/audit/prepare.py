@@ -36,7 +36,6 @@ from tensoraudit.findings.baseline import read_baseline
 from tensoraudit.findings.suppress import read_config
 from tensoraudit.language.packs import changes, chosen_rules
 from tensoraudit.options import Options
-from tensoraudit.probes.outcome import Outcome
 
 
 def identify_artifacts(audit: Audit) -> Audit:
@@ -187,7 +186,7 @@ def _describe_framework(audit: Audit) -> Audit:
     side = replace(side, role=source_role(audit.artifact.framework, audit.options))
     outcome = audit.pool.run(side.role, framework.job("describe"), dict(side.params))
     audit = audit.add(probes=(probe_row("reference.describe", side.role, "cpu", outcome, required=True),))
-    if outcome.status in {"failed", "unsupported"} and not _out_of_memory(outcome):
+    if outcome.of_the_model.status in {"failed", "unsupported"}:
         details = (outcome.error or {}).get("details", {})
         raise InputError(outcome.reason, where=audit.spec, remedy=details.get("remedy", ""))
     if outcome.result is None:
@@ -198,11 +197,6 @@ def _describe_framework(audit: Audit) -> Audit:
         sources=tuple(map(Path, outcome.result.get("source_files", ()))),
         notes=tuple(outcome.result.get("notes", ())),
     )
-
-
-def _out_of_memory(outcome: Outcome) -> bool:
-    """Whether a limit of this machine stopped the model: then nobody can tell, and the input may be right."""
-    return (outcome.error or {}).get("type") == "MemoryError" or "memory limit" in outcome.reason
 
 
 def _describe_onnx(audit: Audit) -> Audit:

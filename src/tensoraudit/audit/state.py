@@ -53,7 +53,7 @@ class Candidate:
 
     `inputs` and `outputs` are its own names in the order of the reference's, empty where they are not known; `layouts`
     what a converter has permuted (see `travel.Stop`). `label` is what reports print for where it runs, where that is
-    not its worker.
+    not its worker. `fixed`: it was converted for the sizes of the sample alone, and is not run at others.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Candidate:
     outputs: tuple[str, ...] = ()
     layouts: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     label: str = ""
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,6 @@ from tensoraudit.audit.state import Audit
 from tensoraudit.probes.outcome import Outcome
 
 Permutations = Mapping[str, Sequence[int]]
-Dynamic = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,8 @@ class Stop:
 class Journey:
     """What became of a route. `outcome` is that of the hop that failed, else of the last one; `hop` is its tool.
 
-    `options` holds what each tool was given, `warnings` what they said, `seconds` the time of all hops. `end` is None
-    when the model did not arrive.
+    `options` holds what each tool was given, `told` what each said of its result, `seconds` the time of all hops. `end`
+    is None when the model did not arrive.
     """
 
     route: Route
@@ -46,8 +45,19 @@ class Journey:
     hop: str
     end: Stop | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    told: tuple[Mapping[str, Any], ...] = ()
     seconds: float = 0.0
+
+    def facts(self, keys: Sequence[str]) -> dict[str, Any]:
+        """What the tools said under these keys: lists and mappings of all of them together, else what the last said.
+
+        A dtype that the first of three converters changes, or a size that it fixes, stays so to the end.
+        """
+        found: dict[str, Any] = {}
+        for key in (key for key in keys if any(key in each for each in self.told)):
+            values = [each[key] for each in self.told if key in each]
+            found[key] = values[-1] if key in OF_THE_LAST else _together(values)
+        return found
 
     @property
     def reason(self) -> str:
@@ -56,56 +66,65 @@ class Journey:
         return f"{self.hop}: {self.outcome.reason}" if many else self.outcome.reason
 
 
+OF_THE_LAST = frozenset({"input_names", "output_names"})
+"""What holds for the model that a tool leaves, and no longer behind the next one."""
+
+
+def _together(values: Sequence[Any]) -> Any:
+    if all(isinstance(value, Mapping) for value in values):
+        return {name: each for value in values for name, each in value.items()}
+    if all(isinstance(value, list | tuple) for value in values):
+        return list(dict.fromkeys(each for value in values for each in value))
+    return values[-1]
+
+
 Known = dict[str, tuple[Outcome, Stop | None]]
-"""Hops that another route of the same audit has taken already, by the names of the tools so far."""
+"""Hops that another route of the same audit has taken already, by the names of the tools so far and the sizes that
+were to vary. Routes to several targets share them: a second conversion would write over the file of the first."""
 
 
-def travel(audit: Audit, route: Route, dynamic: Dynamic, known: Known) -> Journey:
+def travel(audit: Audit, route: Route, known: Known) -> Journey:
     """Convert the reference along a route. A worker that dies or hangs ends it, like a refusal."""
     assert audit.reference is not None
     stop = Stop(audit.reference.params)
     options: dict[str, Any] = {}
-    warnings: list[str] = []
+    told: list[Mapping[str, Any]] = []
     seconds = 0.0
     for place, hop in enumerate(route.hops):
-        outcome, after = _hop(audit, route.hops[: place + 1], stop, dynamic, known)
+        outcome, after = _hop(audit, route.hops[: place + 1], stop, known)
         seconds += outcome.seconds
         if after is None:
-            return Journey(route, outcome, hop.tool, None, options, tuple(warnings), seconds)
+            return Journey(route, outcome, hop.tool, None, options, tuple(told), seconds)
         stop = after
         options[hop.tool] = stop.result.get("options", {})
-        warnings += stop.result.get("warnings", ())
+        told.append(stop.result)
     only = options[route.name] if len(options) == 1 else options
-    return Journey(route, outcome, hop.tool, stop, only, tuple(warnings), seconds)
+    return Journey(route, outcome, hop.tool, stop, only, tuple(told), seconds)
 
 
-def _hop(
-    audit: Audit, hops: Sequence[Hop], before: Stop, dynamic: Dynamic, known: Known
-) -> tuple[Outcome, Stop | None]:
-    key = "+".join(hop.tool for hop in hops) + repr(sorted(dynamic))
+def _hop(audit: Audit, hops: Sequence[Hop], before: Stop, known: Known) -> tuple[Outcome, Stop | None]:
+    key = "+".join(hop.tool for hop in hops) + repr(sorted(audit.dynamic.items()))
     if key not in known:
-        known[key] = _take(audit, hops[-1], before, dynamic, f"hop{len(known)}")
+        known[key] = _take(audit, hops[-1], before, f"hop{len(known)}")
     return known[key]
 
 
-def _take(audit: Audit, hop: Hop, before: Stop, dynamic: Dynamic, folder: str) -> tuple[Outcome, Stop | None]:
+def _take(audit: Audit, hop: Hop, before: Stop, folder: str) -> tuple[Outcome, Stop | None]:
     assert audit.pool is not None
     framework = FRAMEWORKS[hop.framework]
     role = worker_of(hop, framework.role, audit.options.python)
-    if lacking := _lacking(audit, hop, role):
+    hello = audit.pool.hello(role)
+    if hello.result is None:
+        return hello, None
+    if lacking := _lacking(hello.result.get("packages", {}), hop, role):
         return Outcome("missing", reason=lacking), None
     audit.progress(f"converting with {hop.tool}")
-    outcome = audit.pool.run(role, framework.job(hop.job), _request(audit, hop, before, dynamic, folder))
+    outcome = audit.pool.run(role, framework.job(hop.job), _request(audit, hop, before, folder)).of_the_model
     return outcome, None if outcome.result is None else _after(hop, before, outcome.result)
 
 
-def _lacking(audit: Audit, hop: Hop, role: str) -> str:
+def _lacking(there: Collection[str], hop: Hop, role: str) -> str:
     """Why a converter is not there; "" when it is. One that is not installed says nothing of the model."""
-    assert audit.pool is not None
-    hello = audit.pool.hello(role)
-    if hello.result is None:
-        return hello.reason
-    there = hello.result.get("packages", {})
     absent = [need.split("|")[0] for need in hop.packages if not any(name in there for name in need.split("|"))]
     if not absent:
         return ""
@@ -113,7 +132,7 @@ def _lacking(audit: Audit, hop: Hop, role: str) -> str:
     return f"{hop.tool} needs {', '.join(absent)}, not installed where {role} runs ({how})"
 
 
-def _request(audit: Audit, hop: Hop, before: Stop, dynamic: Dynamic, folder: str) -> dict[str, Any]:
+def _request(audit: Audit, hop: Hop, before: Stop, folder: str) -> dict[str, Any]:
     assert audit.pool is not None
     sample = wire(audit.pool, export_sample(audit))
     names = dict(zip(sample["arrays"], before.inputs, strict=False))
@@ -121,7 +140,7 @@ def _request(audit: Audit, hop: Hop, before: Stop, dynamic: Dynamic, folder: str
     request = {
         **before.params,
         "inputs": {**sample, "arrays": arrays},
-        "dynamic": {names.get(name, name): axes for name, axes in dynamic.items()},
+        "dynamic": {names.get(name, name): axes for name, axes in audit.dynamic.items()},
         "opset": audit.options.opset,
     }
     if hop.job == "export":

@@ -44,6 +44,37 @@ def ways(x: Array, shape: Shape) -> Iterator[tuple[Way, Array]]:
             yield Way(activation, structure), array
 
 
+def find_way(x: Array, aim: Array, within: float) -> Way | None:
+    """Return the plainest way that makes `aim` of `x`, up to `within` of its largest value; None where none does."""
+    largest = float(np.abs(aim).max(initial=0.0)) or 1.0
+    for activation, structure in _plausible(x, aim, within * largest):
+        way = Way(activation, structure)
+        made = way.of(x, aim.shape)
+        if made is not None and float(np.abs(made - aim).max(initial=0.0)) <= within * largest:
+            return way
+    return None
+
+
+def _plausible(x: Array, aim: Array, limit: float) -> Iterator[tuple[str, str]]:
+    """Yield what a look at some elements does not refute: an activation of a whole tensor costs time."""
+    places = np.unique(np.linspace(0, max(aim.size - 1, 0), _LOOKED_AT).astype(np.int64))
+    seen = aim.reshape(-1)[places].astype(np.float64) if aim.size else aim.reshape(-1)
+    origins = dict(structures(np.arange(x.size, dtype=np.float64).reshape(x.shape), aim.shape))
+    sources = {name: array for name, array in origins.items() if name.startswith(_MOVING) or name == AS_IT_IS}
+    for activation, make in ACTIVATIONS.items():
+        for structure in origins:
+            if structure in sources and not activation.startswith("softmax"):
+                values = x.reshape(-1)[sources[structure].reshape(-1)[places].astype(np.int64)]
+                if float(np.abs(make(values.astype(np.float64)) - seen).max(initial=0.0)) > limit:
+                    continue
+            yield activation, structure
+
+
+_LOOKED_AT = 512
+_MOVING = ("flattened", "the last step")
+"""Structures that only move elements, so that some of them can be looked at alone."""
+
+
 def structures(x: Array, shape: Shape) -> Iterator[tuple[str, Array]]:
     """Yield the changes of shape that lead from a tensor to `shape`, by name."""
     shape = tuple(shape)

@@ -18,7 +18,6 @@ from functools import cached_property
 
 from tensoraudit.equivalence.value_alignment import Value
 
-
 _SAME = 1e-9
 """Relative difference of sums over the same numbers in another order."""
 

@@ -7,7 +7,8 @@
    position gets the wrong one.
 4. Where the values do not agree because something is wrong: with the nearest one of the same shape, if it is clearly
    nearer than any other.
-5. What is still left is paired by position whatever its shape, so that it is judged as a changed shape; the surplus is
+5. By shape, in order; reported where position says otherwise.
+6. What is still left is paired by position whatever its shape, so that it is judged as a changed shape; the surplus is
    missing or extra.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from tensoraudit.equivalence.blocks import Array
 
-How = Literal["map", "name", "position", "value"]
+How = Literal["map", "name", "position", "value", "shape"]
 
 # Two outputs agree by value when they are closer than this share of the reference's spread. Right conversions stay
 # under 1e-3 even in float16; unrelated outputs are about 1 apart.
@@ -62,7 +63,7 @@ def pair_outputs(
     left, right = _free(reference, candidate, found)
     found += [Pairing(name, name, "name") for name in left if name in right]
     left, right = _free(reference, candidate, found)
-    for step in (_by_position, _by_value, _by_nearest, _by_leftover):
+    for step in (_by_position, _by_value, _by_nearest, _by_shape, _by_leftover):
         for pair in step(left, right, reference, candidate):
             found.append(pair)
             left.remove(pair.reference)
@@ -129,19 +130,25 @@ def _by_nearest(
     return found
 
 
-def _by_leftover(
+def _by_shape(
     left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
 ) -> list[Pairing]:
-    """Pair what is left if both sides have as many, or where only one shape fits."""
-    if len(left) == len(right):
-        return [Pairing(a, b, "position") for a, b in zip(left, right, strict=True)]
+    """The first free one of the same shape."""
     pairs, free = [], list(right)
     for a in left:
         fitting = [b for b in free if reference[a].shape == candidate[b].shape]
         if fitting:
-            pairs.append(Pairing(a, fitting[0], "position"))
+            here = left.index(a) == right.index(fitting[0]) or len(left) != len(right)
+            pairs.append(Pairing(a, fitting[0], "position" if here else "shape"))
             free.remove(fitting[0])
     return pairs
+
+
+def _by_leftover(
+    left: Sequence[str], right: Sequence[str], reference: Mapping[str, Array], candidate: Mapping[str, Array]
+) -> list[Pairing]:
+    """Pair what is left, whatever its shape, if both sides have as many."""
+    return [Pairing(a, b, "position") for a, b in zip(left, right, strict=True)] if len(left) == len(right) else []
 
 
 def distance(a: Array, b: Array) -> float:

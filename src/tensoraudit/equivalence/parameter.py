@@ -47,6 +47,7 @@ class Term:
 class Pair:
     """One parameter of the candidate and what it is made of.
 
+    `folded` tells that each output channel is scaled by a factor of its own: a normalisation was merged into it.
     `equal` tells whether the values agree, up to rounding; `difference` is |candidate - expected| / |expected| in the
     2-norm. `expected` are the steps of the frameworks' conventions where they are known and the values show others.
     """
@@ -57,6 +58,7 @@ class Pair:
     equal: bool = False
     difference: float = math.inf
     expected: Steps | None = None
+    folded: bool = False
 
     @property
     def steps(self) -> Steps:
@@ -91,4 +93,19 @@ def judged(pair: Pair, reference: Sequence[Parameter], candidate: Parameter) -> 
             f"{' + '.join(term.reference for term in pair.terms)} gives {list(expected.shape)} for {pair.candidate}, "
             f"which is {list(candidate.array.shape)}"
         )
-    return replace(pair, equal=same(expected, candidate.array), difference=difference(expected, candidate.array))
+    equal = same(expected, candidate.array)
+    folded = not equal and is_folded(expected, candidate.array, max(0, candidate.axes.find("o")))
+    return replace(pair, equal=equal, difference=difference(expected, candidate.array), folded=folded)
+
+
+def is_folded(expected: Array, found: Array, axis: int) -> bool:
+    """Tell whether `found` is `expected` with each slice along an axis times a factor of its own, not all alike."""
+    if expected.ndim < 2 or expected.dtype.kind != "f" or expected.shape[axis] < 2:
+        return False
+    rows, own = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1).astype(float) for each in (expected, found))
+    sizes = (rows * rows).sum(axis=1)
+    if not sizes.all():
+        return False
+    factors = (rows * own).sum(axis=1) / sizes
+    left = np.abs(own - factors[:, None] * rows).max()
+    return bool(left <= 1e-5 * np.abs(own).max() and factors.std() > 1e-3 * np.abs(factors).max())

@@ -5,7 +5,8 @@
 3. By name: the module path without what frameworks add to it, and the kind (kernel, gamma...).
 4. By value: count, sum, sum of squares and extremes in double precision propose, whatever the order of the elements;
    an element-by-element check of all layouts then decides.
-5. By kind, shape and order of use.
+5. By value once more, where two of the same kind are near each other and do not agree.
+6. By kind, shape and order of use.
 
 The layout of a pair is what its values show; where the values differ, what the frameworks' conventions say, or the only
 transposition that the shapes allow. Without either (a square matrix of an unknown kind of layer, gates of a cell that
@@ -41,7 +42,7 @@ def pair_parameters(
     found: dict[str, Pair] = {}
     for pair in _mapped(left, right, mapped or {}):
         found[pair.candidate] = pair
-    finders: tuple[Finder, ...] = (pair_cells, _by_name, _by_value, _by_order)
+    finders: tuple[Finder, ...] = (pair_cells, _by_name, _by_value, _by_nearness, _by_order)
     for finder in finders:
         used = {term.reference for pair in found.values() for term in pair.terms}
         free = [each for each in left if each.name not in used], [each for each in right if each.name not in found]
@@ -172,6 +173,29 @@ def _pieces(parameter: Parameter) -> list[tuple[Parameter, Steps]]:
 def _other_kind(a: Parameter, b: Parameter) -> bool:
     """Two vectors of zeros are equal in value; a bias is no mean all the same."""
     return "other" not in (a.kind, b.kind) and a.kind != b.kind
+
+
+RELATED = 0.5
+"""Two weights of one layer that differ are nearer to each other than this; those of two layers are about 1.4 apart."""
+
+
+def _by_nearness(left: Side, right: Side) -> Iterator[Pair]:
+    """Partners whose values are near, the nearest first; one with a normalisation merged into it is as near as any."""
+    near = [
+        pair
+        for a in left
+        for b in right
+        if a.array.size == b.array.size
+        and not _other_kind(a, b)
+        and (pair := _pair(a, b, "value")) is not None
+        and (pair.folded or pair.difference <= RELATED)
+    ]
+    taken: set[str] = set()
+    for pair in sorted(near, key=lambda each: 0.0 if each.folded else each.difference):
+        names = {pair.terms[0].reference, pair.candidate}
+        if not names & taken:
+            taken |= names
+            yield pair
 
 
 def _by_order(left: Side, right: Side) -> Iterator[Pair]:

@@ -59,8 +59,8 @@ class Sides:
         oracle, oracle_notes = _usable_oracle(a, self.oracle.get(pair.reference)) if is_float else (None, ())
         draws, draw_notes = self._draws(pair.reference, a) if is_float else ((), ())
         notes = oracle_notes + draw_notes
-        if pair.how == "value":
-            notes += (Note("paired-by-value", f"{pair}: neither name nor position fits, the values do"),)
+        if pair.how in ("value", "shape"):
+            notes += (Note("paired-by-value", f"{pair}: neither name nor position fits, the {pair.how}s do"),)
         if (order := self.layouts.get(pair.reference)) is not None:
             b = _turned(b, order, pair.reference)
             repeat = None if repeat is None else _turned(repeat, order, pair.reference)

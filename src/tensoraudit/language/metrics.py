@@ -30,6 +30,8 @@ METRICS: Final[Mapping[str, str]] = {
     "export.batch_fixed": "export",
     "export.training": "export",
     "export.warnings": "export",
+    "export.dtype_changes": "export",
+    "export.dropped_outputs": "export",
     "coverage.types": "coverage",
     "coverage.nodes": "coverage",
     "coverage.unsupported": "coverage",

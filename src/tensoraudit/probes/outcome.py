@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+_OUT_OF_MEMORY = re.compile(
+    r"MemoryError|allocate memory|bad_alloc|bad allocation|out of memory|OOM when allocating|ResourceExhausted"
+    r"|RESOURCE_EXHAUSTED",
+    re.IGNORECASE,
+)
 
 Status = Literal["ok", "crashed", "timeout", "missing", "unsupported", "failed"]
 
@@ -24,3 +31,14 @@ class Outcome:
     seconds: float = 0.0
     peak_memory: int | None = None
     error: dict[str, Any] | None = None
+
+    @property
+    def of_the_model(self) -> Outcome:
+        """The end as it speaks of the model: a refusal for lack of memory is this machine's, and counts as a crash."""
+        lacking = self.status in {"failed", "unsupported"} and lacks_memory(self.reason)
+        return replace(self, status="crashed") if lacking else self
+
+
+def lacks_memory(text: str) -> bool:
+    """Tell whether an error's text speaks of memory that this machine or the limit did not give."""
+    return _OUT_OF_MEMORY.search(text) is not None

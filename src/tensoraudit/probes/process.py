@@ -19,7 +19,7 @@ from tensoraudit.probes import procfs
 from tensoraudit.probes.channel import Channel, ChannelClosedError, Tail, printable
 from tensoraudit.probes.launch import launch
 from tensoraudit.probes.limits import Limits, StoppedError, Watch, gibibytes
-from tensoraudit.probes.outcome import Outcome, Status
+from tensoraudit.probes.outcome import Outcome, Status, lacks_memory
 from tensoraudit.probes.protocol import ProtocolError, encode
 from tensoraudit.probes.run_folder import remove_tree
 from tensoraudit.probes.tensors import TensorFolder, TensorReferenceError, references_in
@@ -36,7 +36,6 @@ _SIGNALS: dict[int, str] = {
     signal.SIGKILL: "killed (signal 9)",
 }
 # How the frameworks we know say that there was no memory: Python, torch, ONNX Runtime, the C++ and the C library.
-_OUT_OF_MEMORY = re.compile(r"MemoryError|allocate memory|bad_alloc|bad allocation|out of memory", re.IGNORECASE)
 # After these every later call to the device fails in the same process, whatever it computes.
 _LOST_DEVICE = re.compile(r"CUDA (error|failure)|device-side assert|illegal memory access|HIP error", re.IGNORECASE)
 _LAST_FAULT = 400  # characters of stderr quoted when an interpreter cannot even start
@@ -128,7 +127,7 @@ class WorkerProcess:
         error = dict(message["error"])
         kind, text = printable(str(error.get("type", "")))[:200], printable(str(error.get("message", "")))
         reason = text if error.pop("planned", False) else f"{kind}: {text}".rstrip(": ")
-        if _OUT_OF_MEMORY.search(f"{kind}: {text}"):
+        if lacks_memory(f"{kind}: {text}"):
             reason += f" (memory limit {gibibytes(self._limits.memory)})"
         error |= {"type": kind, "message": text, "traceback": printable(str(error.get("traceback", "")))}
         error["details"] = error["details"] if isinstance(error.get("details"), dict) else {}
@@ -195,7 +194,7 @@ class WorkerProcess:
     def _memory_hint(self, seen: int) -> str:
         """Say so when memory is the likely cause: only the kernel kills with 9, and others write before they abort."""
         code = self._process.returncode or 0
-        suspected = code == -signal.SIGKILL or (code < 0 and _OUT_OF_MEMORY.search(self._stderr.text(seen)))
+        suspected = code == -signal.SIGKILL or (code < 0 and lacks_memory(self._stderr.text(seen)))
         return f", most likely for memory (limit {gibibytes(self._limits.memory)})" if suspected else ""
 
     def _wait_for_exit(self) -> bool:

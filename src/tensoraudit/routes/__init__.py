@@ -10,6 +10,7 @@ ROUTES: dict[str, str] = {
     "torch_onnx_dynamo": "tensoraudit.routes.torch_to_onnx_dynamo",
     "torch_onnx_torchscript": "tensoraudit.routes.torch_to_onnx_torchscript",
     "tf2onnx": "tensoraudit.routes.tensorflow_to_onnx",
+    "tf2onnx_tflite": "tensoraudit.routes.tflite_to_onnx",
     "jax2onnx": "tensoraudit.routes.jax_to_onnx",
 }
 """The name that users give to `--via`, and the module that does it."""

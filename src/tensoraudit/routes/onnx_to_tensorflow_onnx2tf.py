@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import re
 import sys
@@ -27,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-NEAR = 1e-3
-"""Largest difference, as a part of the largest value, at which a conversion counts as understood. A wrong permutation
-is off by the values themselves; what is smaller is for the audit to judge."""
+from tensoraudit.routes.channels_last import NEAR, fit
+from tensoraudit.routes.saved_names import plain_names
+
 CALIBRATION = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """onnx2tf tries image models with these pictures, and would download them; any numbers do."""
 _WEIGHTS_IN_FILE = 1_900_000_000
@@ -283,32 +282,6 @@ def call(model: Any, tensors: Sequence[Any]) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
-def fit(wanted: Any, value: Any) -> tuple[tuple[int, ...] | None, float]:
-    """Return the permutation to channels-last if `value` has it (else None), and the distance in the better layout."""
-    plain = distance(wanted, value)
-    if wanted.ndim < 3 or plain <= NEAR:
-        return None, plain
-    last = (0, *range(2, wanted.ndim), 1)
-    moved = distance(wanted.transpose(last), value)
-    return (last, moved) if moved < plain else (None, plain)
-
-
-def distance(wanted: Any, value: Any) -> float:
-    """Return the largest difference as a part of the largest value; infinite for another shape or other NaN."""
-    if wanted.shape != value.shape:
-        return math.inf
-    if not wanted.size:
-        return 0.0
-    if wanted.dtype.kind not in "fc":
-        return 0.0 if np.array_equal(wanted, value) else math.inf
-    first, second = wanted.astype(np.float64), value.astype(np.float64)
-    finite = np.isfinite(first)
-    if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
-        return math.inf
-    off = np.abs(first[finite] - second[finite]).max(initial=0.0)
-    return float(off / max(np.abs(first[finite]).max(initial=0.0), 1e-30))
-
-
 def save(candidate: Candidate, source: Source, folder: Path) -> dict[str, str]:
     """Write the model as a SavedModel and return its names of the inputs, by those of the file.
 
@@ -333,18 +306,6 @@ def save(candidate: Candidate, source: Source, folder: Path) -> dict[str, str]:
     holder.served = served
     tf.saved_model.save(holder, str(folder), signatures={"serving_default": function})
     return names
-
-
-def plain_names(names: Sequence[str]) -> dict[str, str]:
-    """Return names of letters, digits and underscores, all different."""
-    found: dict[str, str] = {}
-    for name in names:
-        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-        plain = plain if plain[:1].isalpha() else f"input_{plain.strip('_')}"
-        while plain in found.values():
-            plain += "_"
-        found[name] = plain
-    return found
 
 
 @contextlib.contextmanager

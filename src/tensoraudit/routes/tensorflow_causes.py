@@ -9,6 +9,16 @@ _WRITING = ("exceed", "No space left", "maximum recursion")
 
 CAUSES: tuple[Cause, ...] = (
     cause(
+        r"no translation of the TensorFlow Lite operator (?P<name>[^\n]+)",
+        "tf2onnx has no translation for the TensorFlow Lite operator {name}",
+        "Convert the SavedModel that the file was made from (--via tf2onnx), or make the file without this operator.",
+    ),
+    cause(
+        r"(?P<why>tf2onnx reads the first graph of the file only, and signature [^\n]+ is another)",
+        "{why}",
+        "Convert the SavedModel with this signature alone, or convert it to TensorFlow Lite with this signature alone.",
+    ),
+    cause(
         r"Opset (?P<opset>\d+) is not supported yet",
         "tf2onnx does not write opset {opset}",
         "Ask for a lower one: --opset 18 is the highest of tf2onnx 1.17.",

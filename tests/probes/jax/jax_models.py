@@ -198,7 +198,12 @@ def make_scatter():
 
 
 def make_narrow_scatter():
-    return lambda x: (x.at[0].add(0.5) * 3).astype(jnp.float16)
+    return lambda x: (x.at[0].apply(jnp.sin) * 3).astype(jnp.float16)
+
+
+def make_wide_scatter():
+    """Scatters whose function of two numbers is JAX's own."""
+    return lambda x: x.at[0].set(0.1).at[1].add(0.2).at[1].subtract(0.3).at[0].multiply(0.7).at[0].max(0.01)
 
 
 def make_loops():

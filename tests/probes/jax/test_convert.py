@@ -40,15 +40,25 @@ class Tokens(nn.Module):
         return {"tokens": hidden, "best": hidden.argmax(-1)}
 
 
-class Constants(nn.Module):
-    """Constants that are made in forward: in the graph they come before buffers of the same shape."""
-
+class Shift(nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("shift", torch.tensor([10.0, 20.0]))
 
     def forward(self, x):
-        return x * torch.tensor([2.0, 3.0]) + self.shift
+        return x + self.shift
+
+
+class Constants(nn.Module):
+    """A constant that forward makes: in the lowered graph it comes before the buffer of a submodule, and torchax's own
+    function takes each for the other, for [[12, 23], [22, 63]]."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Shift()
+
+    def forward(self, x):
+        return self.inner(x * torch.tensor([2.0, 3.0]))
 
 
 class Unknown(nn.Module):

@@ -153,3 +153,11 @@ def test_what_cannot_be_traced_is_differentiated_operation_by_operation(gradient
     np.testing.assert_allclose(row["outputs"]["parameter:params/w"], x.sum(0))
     assert row["oracle_reason"] == "the function cannot be traced" == result["gradcheck"]["reason"]
     assert row["jit_error"]["type"] == "ConcretizationTypeError"
+
+
+def test_a_serialized_program_without_a_gradient_says_so(pool, sample):
+    path = FOLDER.parent / "jax" / "program.bin"
+    model = {"format": "jax_export", "path": str(path), "module": None, "attribute": None, "code": []}
+    wired = {**sample(args_0=np.ones((3, 8), np.float32)), "projection": {"0": pool.put(np.ones((3, 4), np.float32))}}
+    (row,) = pool.run("jax", "jax.gradients", {"model": model, "inputs": [wired]}).result["runs"]
+    assert "exported without one (serialize(vjp_order=1))" in row["error"]["message"]

@@ -177,6 +177,16 @@ def test_a_new_trace_that_is_narrower_somewhere_is_no_oracle(rows, sample):
     assert "jax_models.py:" in row["oracle_reason"]
 
 
+def test_scatters_have_an_oracle(rows, sample, arrays):
+    (row,) = rows("make_wide_scatter", sample(x=X))
+    expected = X.astype(np.float64)
+    expected[0] = np.maximum(np.float64(np.float32(0.1)) * np.float64(np.float32(0.7)), np.float64(np.float32(0.01)))
+    expected[1] += np.float64(np.float32(0.2)) - np.float64(np.float32(0.3))
+    oracle = arrays(row["oracle"])["output"]
+    assert oracle.dtype == np.float64
+    assert np.abs(oracle - expected).max() < 1e-15
+
+
 def test_a_model_that_looks_at_bits_has_no_oracle(rows, sample):
     (row,) = rows("make_bits", sample(x=X))
     assert row["error"] is None and row["oracle"] is None

@@ -22,10 +22,14 @@ from tensoraudit.routes.conversion_causes import refusal
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.jax_causes import operation_place
 from tensoraudit.routes.jax_to_tensorflow_jax2tf import Conversion, convert
+from tensoraudit.routes.saved_names import plain_names
 from tensoraudit.routes.source import chain
 from tensoraudit.routes.tensorflow_conversion_causes import JAX2TF
 
-ONE_OPERATION = "jax2tf writes the model as one operation (XlaCallModule): TensorFlow runs it with XLA, and no other tool looks into it"
+ONE_OPERATION = (
+    "jax2tf writes the model as one operation (XlaCallModule): TensorFlow runs it with XLA, "
+    "and no other tool looks into it"
+)
 SYMBOLIC = ("InconclusiveDimensionOperation", "UnexpectedDimVar")
 """What JAX raises where the code does not hold for every size."""
 NO_GRADIENT = "jax2tf cannot store the gradient of this model ({why}): TensorFlow runs it, but cannot differentiate it"
@@ -45,7 +49,7 @@ def jax2tf(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     inputs = {name: dtype_name(leaf) for name, leaf in leaves.items() if is_array(leaf)}
     return converted(
         {"model": {"format": "saved_model", "path": str(folder), "trust": False}},
-        list(_names(list(inputs)).values()),
+        list(plain_names(list(inputs)).values()),
         list(outputs),
         ("jax", "jaxlib", "tensorflow", "tensorflow-cpu"),
         warnings=[ONE_OPERATION, *said, *log.warnings],
@@ -78,7 +82,7 @@ def _conversion(model: Model, leaves: Mapping[str, Any], params: Mapping[str, An
         for name, axes in asked.items()
         if name in arrays
     }
-    return Conversion(function, weights, arrays, _names(list(arrays)), dynamic)
+    return Conversion(function, weights, arrays, plain_names(list(arrays)), dynamic)
 
 
 def _weight_names(parameters: Any, count: int) -> list[str]:
@@ -94,17 +98,6 @@ def _symbol(label: str) -> str:
     """A dimension's name as JAX takes it."""
     plain = re.sub(r"\W", "_", label)
     return plain if plain[:1].isalpha() else f"d{plain}"
-
-
-def _names(names: list[str]) -> dict[str, str]:
-    """Names of inputs as TensorFlow takes them, all different."""
-    found: dict[str, str] = {}
-    for name in names:
-        plain = re.sub(r"\W", "_", name)
-        while plain in found.values():
-            plain += "_"
-        found[name] = plain
-    return found
 
 
 def _convert(conversion: Conversion, folder: str) -> tuple[ExportLog, dict[str, Any], list[str]]:

@@ -29,7 +29,7 @@ from tensoraudit.probes.jax.precision import moved_parameters
 from tensoraudit.probes.jax.tensors import dtype_name, is_array, put_all
 from tensoraudit.probes.jax.widening import NotAnOracle, evaluate, widened
 from tensoraudit.probes.projection import INPUT, PARAMETER, empty_row, read_projection
-from tensoraudit.probes.protocol import Session
+from tensoraudit.probes.protocol import JobFailed, Session
 from tensoraudit.probes.ulp import perturb
 
 Row = dict[str, Any]
@@ -65,6 +65,9 @@ def gradients(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
             "settings": {**settings, "seed": job.seed, "x64": model.x64, "gradients": True},
             "state_changed": [],
         }
+
+
+_NO_VJP = JobFailed("the serialized program holds no gradient: it was exported without one (serialize(vjp_order=1))")
 
 
 class _Traced:
@@ -153,7 +156,7 @@ class _Job:
             row["outputs"] = self._put(found, row)
             self._inputs[sample["name"]] = given
         except Exception as problem:
-            row["error"] = forward_error(problem)
+            row["error"] = forward_error(_NO_VJP if "No VJP is available" in str(problem) else problem)
 
     def _first(self, given: _Input, row: Row) -> Any:
         try:

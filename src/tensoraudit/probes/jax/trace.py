@@ -35,10 +35,10 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     Calls (jit, custom derivatives, checkpoints) are opened; scan, while and cond are one operation each. `module` is
     the name stack in dots, `inputs` are the values that the operation reads and that depend on the model's inputs:
     `KEY@POSITION` of an event, or `input:NAME`. `select`: the keys or indexes of the events whose outputs are saved,
-    "all" (which saves no more once the budget is used up), or None. `fingerprints`: True adds a "print" (see
+    "all" (of which `limit` bytes are saved, where given), or None. `fingerprints`: True adds a "print" (see
     `fingerprint`) to each output that depends on the inputs. `dtype`: "as_is" or "float64" (64-bit types on, every
     operation widened). `perturb`: a seed to move the inputs (the weights, if these are integers) by one ULP first.
-    `budget`: bytes that may be saved or be alive at once; `limit`: bytes of "all" that are saved. `outputs` names the value of each output.
+    `budget`: bytes that may be saved or be alive at once. `outputs` names the value of each output.
 
     Raises JobFailed when the model fails, or when the selection goes over the budget; JobUnsupported for a function
     that cannot be traced.

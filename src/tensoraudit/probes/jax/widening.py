@@ -141,6 +141,9 @@ def _scatter(again: Callable[..., Any]) -> Callable[[Any, Values], Values]:
     """Scatter holds the function that combines two numbers, of the narrow type: it is made anew."""
 
     def run(parameters: Any, values: Values) -> Values:
+        inner = parameters["update_jaxpr"]
+        if again is lax.scatter and inner is not None:  # `x.at[i].apply(f)`
+            raise NotAnOracle("scatter holds a function of its own")
         kept = {key: parameters[key] for key in ("indices_are_sorted", "unique_indices", "mode")}
         return [again(*values, parameters["dimension_numbers"], **kept)]
 
@@ -158,3 +161,5 @@ _CONTROL: dict[str, Callable[[Any, Values], Values]] = {
     "scatter-min": _scatter(lax.scatter_min),
     "scatter-max": _scatter(lax.scatter_max),
 }
+if hasattr(lax, "scatter_sub"):  # JAX before 0.5 adds the negative
+    _CONTROL["scatter-sub"] = _scatter(lax.scatter_sub)

@@ -26,9 +26,11 @@ MEMORY = frozenset((
     *("RANDOM_STANDARD_NORMAL", "IF", "WHILE"),
 ))  # fmt: skip
 """Operators that may remember something from one call to the next (branches and loops may hold one)."""
+DELEGATE = "DELEGATE"
+"""Stands, among the operators, for the part of a graph that a delegate has taken over."""
 _UNKNOWN = re.compile(r"unresolved custom op: (\S+?)\.? ")
 _FLEX = re.compile(r"Select TensorFlow op\(s\)|Flex delegate")
-_TEXT = ("bytes_", "str_", "object_")
+TEXT = "text"
 _MAX_MESSAGE = 2000
 
 
@@ -55,7 +57,8 @@ class End:
 
 
 class Program:
-    """One loaded model. `remembers`: whether a call may change the next, so that each needs a `fresh` interpreter."""
+    """One loaded model. `remembers`: whether a call may change the next, so that each needs a `fresh` interpreter;
+    `delegated`: whether XNNPACK really computes a part of it."""
 
     def __init__(self, path: str, *, xnnpack: bool = True, preserve: bool = False) -> None:
         self.path, self.xnnpack, self.preserve = path, xnnpack, preserve
@@ -63,7 +66,9 @@ class Program:
         known = self.interpreter.get_signature_list()
         self.signatures = sorted(known)
         self.signature = PREFERRED if PREFERRED in known else min(known, default=None)
-        self.operators = [each["op_name"] for each in self.interpreter._get_ops_details()]
+        operators = [each["op_name"] for each in self.interpreter._get_ops_details()]
+        self.delegated = DELEGATE in operators
+        self.operators = [name for name in operators if name != DELEGATE]
         self.remembers = not MEMORY.isdisjoint(self.operators)
         self.inputs, self.outputs = self._ends()
 
@@ -89,11 +94,11 @@ class Program:
             runner = self.interpreter.get_signature_runner(self.signature)
             pairs = [list(runner.get_input_details().items()), list(runner.get_output_details().items())]
         inputs, outputs = ({name: _end(name, details) for name, details in found} for found in pairs)
-        for name, each in inputs.items():
-            if each.dtype in _TEXT:
+        for what, found in (("input", inputs), ("output", outputs)):
+            if text := [name for name, each in found.items() if each.dtype == TEXT]:
                 raise JobFailed(
-                    f"input {name} takes text, which cannot be carried to another runtime as it is",
-                    remedy="Audit the part behind the tokeniser: a model whose inputs are numbers.",
+                    f"{what} {', '.join(text)} is text, which cannot be carried to another runtime as it is",
+                    remedy="Audit the part of the model whose inputs and outputs are numbers.",
                 )
         return inputs, outputs
 
@@ -154,7 +159,7 @@ def _end(name: str, details: Mapping[str, Any]) -> End:
     return End(
         name,
         int(details["index"]),
-        np.dtype(details["dtype"]).name if np.dtype(details["dtype"]).kind not in "SUO" else "object_",
+        TEXT if np.dtype(details["dtype"]).kind in "SUO" else np.dtype(details["dtype"]).name,
         tuple(None if size < 0 else int(size) for size in declared),
         tuple(map(float, quantisation["scales"])),
         tuple(map(int, quantisation["zero_points"])),

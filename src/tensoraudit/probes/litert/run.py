@@ -8,7 +8,7 @@ from typing import Any
 from tensoraudit.probes.litert.describe import quantisation
 from tensoraudit.probes.litert.program import CallError, Program, open_program, read_input
 from tensoraudit.probes.litert.settings import check_device, settings
-from tensoraudit.probes.protocol import JobUnsupported, Session
+from tensoraudit.probes.protocol import Session
 from tensoraudit.probes.ulp import perturb
 
 NO_ORACLE = "TensorFlow Lite's kernels have no double precision"
@@ -22,8 +22,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     `xnnpack` (True): let that delegate compute what it can, as programs do by default; False keeps to the built-in
     kernels. `repeat`: 2 runs a second time. `perturbations`: so many draws with all floating inputs moved by one ULP;
     none where no input is floating. Quantised inputs and outputs are the stored integers; `quantisation` has their
-    scales and zero points. A model that fails on an input set is data (`error`), and so is an output that cannot be
-    carried (`unsupported_outputs`).
+    scales and zero points. A model that fails on an input set is data (`error`).
 
     Raises JobFailed when the model cannot be loaded, JobUnsupported for operators that the interpreter lacks.
     """
@@ -39,7 +38,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         changed = changed or (row["error"] is None and program.remembers and _changes(program, leaves))
     return {
         "runs": rows,
-        "settings": settings(xnnpack),
+        "settings": settings(program.delegated),
         "quantisation": quantisation(program),
         "state_changed": ["variables of the interpreter"] if changed else [],
     }
@@ -49,9 +48,9 @@ def _row(program: Program, leaves: Mapping[str, Any], params: Mapping[str, Any],
     row: Row = {"outputs": {}, "repeat": {}, "oracle": None, "oracle_reason": NO_ORACLE, "error": None}
     row.update({"perturbed": [], "perturbed_by": ""})
     try:
-        row.update(_put(program.fresh().run(leaves), session))
+        row["outputs"] = _put(program.fresh().run(leaves), session)
         if params.get("repeat", 2) > 1:
-            row["repeat"] = _put(program.fresh().run(leaves), session)["outputs"]
+            row["repeat"] = _put(program.fresh().run(leaves), session)
         row.update(_draws(program, leaves, params, session))
     except CallError as problem:
         row["error"] = {"type": type(problem).__name__, "message": str(problem), "source": None}
@@ -64,19 +63,12 @@ def _draws(program: Program, leaves: Mapping[str, Any], params: Mapping[str, Any
         moved, names = perturb(leaves, 1000 * (int(params.get("seed", 0)) + 1) + draw)
         if not names:
             return {"perturbed_reason": NOTHING_MOVES}
-        found.append(_put(program.fresh().run(moved), session)["outputs"])
+        found.append(_put(program.fresh().run(moved), session))
     return {"perturbed": found, "perturbed_by": "inputs"}
 
 
-def _put(outputs: Mapping[str, Any], session: Session) -> Row:
-    carried: dict[str, Any] = {}
-    refused: dict[str, str] = {}
-    for name, array in outputs.items():
-        try:
-            carried[name] = session.put(array)
-        except JobUnsupported as problem:
-            refused[name] = problem.message
-    return {"outputs": carried, **({"unsupported_outputs": refused} if refused else {})}
+def _put(outputs: Mapping[str, Any], session: Session) -> dict[str, Any]:
+    return {name: session.put(array) for name, array in outputs.items()}
 
 
 def _changes(program: Program, leaves: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ def check_device(params: Mapping[str, Any]) -> None:
 
 
 def settings(xnnpack: bool) -> dict[str, Any]:
-    """Return what a run is made with, as plain JSON. `xnnpack`: whether that delegate computes what it can."""
+    """Return what a run is made with, as plain JSON. `xnnpack`: whether that delegate computes a part of the model."""
     return {
         "litert": metadata.version("ai-edge-litert"),
         "device": "cpu",

@@ -53,7 +53,7 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     return {
         "events": found.events,
         "modules": {event["module"]: 1 for event in found.events},
-        "outputs": {n: found.values[each.index] for n, each in program.outputs.items() if each.index in found.values},
+        "outputs": {n: found.written[each.index] for n, each in program.outputs.items() if each.index in found.written},
         "settings": settings(xnnpack=False),
         "oracle_reason": "",
         "bytes": found.bytes,
@@ -69,11 +69,13 @@ def _require_first_graph(program: Program) -> None:
 
 
 class _Trace:
-    """The events of one run. `values` names each tensor that depends on the inputs, by its index."""
+    """The events of one run. `written` names each value by the index of its tensor, `values` those alone that depend on
+    the inputs."""
 
     def __init__(self, program: Program, params: Mapping[str, Any], session: Session) -> None:
         self.bytes = 0
         self.values = {each.index: f"input:{name}" for name, each in program.inputs.items()}
+        self.written = dict(self.values)
         self.events: list[Event] = []
         self._interpreter, self._session = program.interpreter, session
         self._select, self._fingerprints = params.get("select"), bool(params.get("fingerprints"))
@@ -99,8 +101,10 @@ class _Trace:
             "source": None,
             "inputs": list(dict.fromkeys(read)),
         }
+        places = {index: f"{key}@{place}" for place, index in enumerate(written)}
+        self.written.update(places)
         if read:
-            self.values.update({index: f"{key}@{place}" for place, index in enumerate(written)})
+            self.values.update(places)
         event["outputs"] = [self._output(event, index) for index in written]
         self.events.append(event)
 

@@ -85,15 +85,15 @@ def _run(opened: Opened, chunk: list[str], feeds: dict[str, Any]) -> Any:
 
 
 def _open(params: dict[str, Any], model: Any, wanted: list[str], session: Session) -> Opened:
-    """The session of the last job is kept when it asks the same file for the same values."""
-    key = (file_key(params["path"]), tuple(wanted), settings_from({**params, "level": LEVEL}))
+    """The session of the last job is kept for the same file when it has all values that are asked for."""
+    key = (file_key(params["path"]), settings_from({**params, "level": LEVEL}))
     kept = session.cache.get(CACHE)
-    if kept is None or kept[0] != key:
+    if kept is None or kept[0] != key or not kept[1].issuperset(wanted):
         session.cache.pop(CACHE, None)  # free the old one before the new one needs its memory
-        folder = folder_of(params["path"])
-        kept = (key, open_bytes(with_outputs(model, wanted), folder, key[2]))
+        content = with_outputs(model, wanted)
+        kept = (key, frozenset(wanted), open_bytes(content, folder_of(params["path"]), key[1]))
         session.cache[CACHE] = kept
-    opened: Opened = kept[1]
+    opened: Opened = kept[2]
     return opened
 
 

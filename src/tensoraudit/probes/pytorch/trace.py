@@ -27,13 +27,14 @@ DEFAULT_BUDGET = 1 << 30
 def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Run the model once and return its operators as events (see `recorder`).
 
-    `select`: the indexes or keys of the events whose outputs are saved, or "all" (which saves no more once the budget
-    is used up); None saves nothing and gives shapes and dtypes alone, so that the caller can plan chunks. `dtype`:
-    "as_is" or "float64". `perturb`: a seed to move the inputs (the weights, if the inputs are integers) by one ULP
-    first. `budget`: bytes that may be saved (of "all": `limit` bytes, where given). `fingerprints`: True adds a "print" (see `fingerprint`) to each output
-    that depends on the model's inputs. `outputs` names the value of each of the model's outputs, unless the run ended
-    early. `modules` maps each module path to its number of calls. PyTorch's fused path for attention is off here, so
-    that single operators show. The run ends, and `events` with it, when all of a list of events is saved.
+    `select`: the indexes or keys of the events whose outputs are saved, or "all" (of which `limit` bytes are saved,
+    where given, else `budget`); None saves nothing and gives shapes and dtypes alone, so that the caller can plan
+    chunks. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs (the weights, if the inputs are
+    integers) by one ULP first. `budget`: bytes that may be saved. `fingerprints`: True adds a "print" (see
+    `fingerprint`) to each output that depends on the model's inputs. `outputs` names the value of each of the model's
+    outputs, unless the run ended early. `modules` maps each module path to its number of calls. PyTorch's fused path
+    for attention is off here, so that single operators show. The run ends, and `events` with it, when all of a list of
+    events is saved.
 
     Raises JobFailed when the model fails, or when the selection goes over the budget (`fitted` events did fit, `bytes`
     says where it stopped).

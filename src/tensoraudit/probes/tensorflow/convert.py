@@ -56,7 +56,7 @@ def onnx2tf(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         {"model": {"format": "saved_model", "path": str(folder / "saved_model"), "trust": False}},
         list(names.values()),
         list(source.expected),
-        ("onnx2tf", "onnxsim", "tensorflow", "tf_keras", "onnx"),
+        ("onnx2tf", "onnxsim", "tensorflow", "tensorflow-cpu", "tf_keras", "onnx"),
         layouts={"inputs": {}, "outputs": {name: list(axes) for name, axes in best.layouts.items()}},
         warnings=[*log.warnings, *_said(best, before, lost)],
         options={**best.attempt.options(), "distance_on_sample": best.distance},
@@ -101,7 +101,9 @@ def keras_save(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         raise _refused(problem, KERAS_SAVE, log) from problem
     spec = {"format": "keras", "path": str(path), "trust": bool(params["model"].get("trust"))}
     spec["code"] = list(params["model"].get("code") or ())
-    return converted({"model": spec}, list(leaves), outputs, ("keras", "tensorflow"), warnings=log.warnings)
+    return converted(
+        {"model": spec}, list(leaves), outputs, ("keras", "tensorflow", "tensorflow-cpu"), warnings=log.warnings
+    )
 
 
 def _refused(problem: Exception, table: Causes, log: ExportLog) -> JobFailed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tensoraudit.artifacts.flatbuffers import FlatBufferError
+from tensoraudit.artifacts.tflite import named
 from tensoraudit.probes.protocol import JobError, JobFailed, JobUnsupported, Session
 from tensoraudit.probes.tensorflow.frozen_graph import captured, freeze, function_of, thaw
 from tensoraudit.probes.tensorflow.loading import open_model, read_input
@@ -19,7 +21,7 @@ from tensoraudit.probes.tensorflow.model import Model
 from tensoraudit.probes.tensorflow.settings import seed_everything
 from tensoraudit.probes.tensorflow.state import State
 from tensoraudit.probes.written_file import describe_written
-from tensoraudit.routes import ROUTES
+from tensoraudit.routes import ROUTES, tflite_to_onnx
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.failure import understand
 from tensoraudit.routes.request import Request
@@ -27,6 +29,7 @@ from tensoraudit.routes.tensorflow_causes import CAUSES
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_.\\/>-]")
 Dynamic = Mapping[str, Mapping[int, str]]
+Prepared = tuple[Request, Callable[[], None]]
 
 
 def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
@@ -36,19 +39,18 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     asked (`opset_requested`, `dynamic_requested`) beside what the file says. Raises JobUnsupported for a route of
     another framework, JobFailed with stage, operator, source, remedy and traceback.
     """
-    if params["route"] not in ROUTES or not params["route"].startswith("tf"):
+    if params["route"] not in PREPARED:
         raise JobUnsupported(f"TensorFlow has no route called {params['route']!r}")
-    model = open_model(session, params["model"]).model
     leaves = read_input(session, params["inputs"])
     asked = params.get("dynamic") or {}
     dynamic = {name: {int(axis): label for axis, label in axes.items()} for name, axes in asked.items()}
-    request = _request(model, leaves, dynamic, params)
+    request, restore = PREPARED[params["route"]](params, session, leaves, dynamic)
     session.progress(f"exporting with {params['route']}")
-    started, state = time.perf_counter(), State(model)
+    started = time.perf_counter()
     try:
         log, options = _convert(params["route"], request)
     finally:
-        state.restore()
+        restore()
     return {
         **_written(request),
         "exporter": f"{params['route']} {metadata.version('tf2onnx')}, TensorFlow {tf.__version__}",
@@ -58,6 +60,41 @@ def export(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         "warnings": log.warnings,
         "seconds": {"export": time.perf_counter() - started},
     }
+
+
+def _tflite(params: Mapping[str, Any], session: Session, leaves: Mapping[str, Any], dynamic: Dynamic) -> Prepared:
+    """A TensorFlow Lite file, which nothing here loads: the converter reads it."""
+    spec = params["model"]
+    if spec["format"] != "tflite":
+        raise JobUnsupported(f"tf2onnx_tflite converts TensorFlow Lite files, not {spec['format']}")
+    try:
+        outputs = tuple(name for name, _ in named(tflite_to_onnx.parse_file(str(spec["path"])), "outputs"))
+    except FlatBufferError as problem:
+        raise JobFailed(f"the file is damaged: {problem}", stage="load", remedy="Convert the model again.") from problem
+    request = Request(
+        model=str(spec["path"]),
+        args=(),
+        kwargs={},
+        leaves=leaves,
+        refill=lambda tensors: (tuple(tensors), {}),
+        outputs=outputs,
+        path=str(params["path"]),
+        opset=params.get("opset"),
+        dynamic=dynamic,
+    )
+    return request, lambda: None
+
+
+def _tensorflow(params: Mapping[str, Any], session: Session, leaves: Mapping[str, Any], dynamic: Dynamic) -> Prepared:
+    model = open_model(session, params["model"]).model
+    return _request(model, leaves, dynamic, params), State(model).restore
+
+
+PREPARED: Mapping[str, Callable[[Mapping[str, Any], Session, Mapping[str, Any], Dynamic], Prepared]] = {
+    "tf2onnx": _tensorflow,
+    "tf2onnx_tflite": _tflite,
+}
+"""By route: from the job to what is asked of the converter, and what puts the model back into its first state."""
 
 
 def _request(model: Model, leaves: Mapping[str, Any], dynamic: Dynamic, params: Mapping[str, Any]) -> Request:
@@ -91,7 +128,11 @@ def _function(flat: Any, specs: tuple[Any, ...]) -> Any:
         return function
     if not captured(traced):
         return function
-    return tf.function(thaw(freeze(traced), traced, len(specs)), input_signature=specs)
+    try:
+        return tf.function(thaw(freeze(traced), traced, len(specs)), input_signature=specs)
+    except Exception as problem:
+        failure = understand(problem, table=CAUSES)
+        raise JobFailed(failure.cause, **failure.details()) from problem
 
 
 def _guarded(run: Any) -> dict[str, Any]:

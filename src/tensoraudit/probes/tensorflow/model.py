@@ -145,8 +145,8 @@ def _plain_input(name: str, tensor: Any) -> None:
 def require_names(known: Sequence[str], leaves: Leaves) -> None:
     """Raise JobFailed unless the leaves are the declared inputs of a model, whose names may have dots."""
     extra, missing = [name for name in leaves if name not in known], [name for name in known if name not in leaves]
-    parts = [f"it has no input {', '.join(extra)}"] if extra else []
-    parts += [f"the sample lacks {', '.join(missing)}"] if missing else []
+    parts = [f"it has no argument {', '.join(extra)}"] if extra else []
+    parts += [f"the inputs lack {', '.join(missing)}"] if missing else []
     if parts:
         raise JobFailed(
             f"the inputs do not fit the model: {' and '.join(parts)}",

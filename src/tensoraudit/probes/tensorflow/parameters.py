@@ -23,7 +23,14 @@ from tensoraudit.routes.source import is_machinery, place
 BUDGET = 512 << 20
 """Bytes of the layers' inputs and outputs that are saved, when the caller gives no budget."""
 
-KINDS = {"kernel": "kernel", "weight": "kernel", "bias": "bias", "gamma": "gamma", "beta": "beta"}
+KINDS = {
+    **{"kernel": "kernel", "weight": "kernel", "bias": "bias", "gamma": "gamma", "beta": "beta"},
+    **{"moving_mean": "mean", "moving_variance": "variance"},
+}
+"""By a word of the name, where no layer tells."""
+
+KERNELS = {2: "io", 3: "wio", 4: "hwio", 5: "dhwio"}
+"""What the axes of something called a kernel are in TensorFlow, by their number; its values may show another layout."""
 
 
 def parameters(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
@@ -73,7 +80,8 @@ def _row(variable: Any) -> dict[str, Any]:
 def _unknown(variable: Any) -> dict[str, Any]:
     path, _, name = path_of(variable).partition(":")[0].rpartition("/")
     kind = next((kind for word, kind in KINDS.items() if word in name), "other")
-    return {"module": path, "class": "", "kind": kind, "axes": "", "gates": "", "part": "", "cell": ""}
+    axes = KERNELS.get(len(variable.shape), "") if name == "kernel" else ""
+    return {"module": path, "class": "", "kind": kind, "axes": axes, "gates": "", "part": "", "cell": ""}
 
 
 def _module(layer: Any) -> dict[str, Any]:

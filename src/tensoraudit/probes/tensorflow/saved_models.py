@@ -75,7 +75,7 @@ def _from_graph(path: str, problem: Exception) -> Model:
             meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], path)
             name = choose(list(meta.signature_def))
             signature = meta.signature_def[name]
-            outputs = {key: info.name for key, info in signature.outputs.items()}
+            outputs = {key: info.name for key, info in sorted(signature.outputs.items())}  # a map has no order
             frozen = tf.compat.v1.graph_util.convert_variables_to_constants(
                 session, graph.as_graph_def(), [each.partition(":")[0] for each in outputs.values()]
             )

@@ -31,10 +31,10 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     The model is one frozen graph; a while loop or branch is one operator. `key` is the node's name, `module` the path
     of its Keras layer (and `class` its class) or else its name scope, `source` the user's line where it is known.
     `inputs` are the values that it reads and that depend on the model's inputs: `KEY@POSITION` of an event, or
-    `input:NAME`. `select`: the keys or indexes of the events whose outputs are saved, "all" (which saves no more once
-    the budget is used up), or None. `fingerprints`: True adds a "print" (see `fingerprint`) to each output that depends
-    on the inputs. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs by one ULP first. `budget`: bytes
-    that may be saved, or be fetched by one run; `limit`: bytes of "all" that are saved. `outputs` names the value of each output.
+    `input:NAME`. `select`: the keys or indexes of the events whose outputs are saved, "all" (of which `limit` bytes are
+    saved, where given), or None. `fingerprints`: True adds a "print" (see `fingerprint`) to each output that depends on
+    the inputs. `dtype`: "as_is" or "float64". `perturb`: a seed to move the inputs by one ULP first. `budget`: bytes
+    that may be saved, or be fetched by one run. `outputs` names the value of each output.
 
     Raises JobFailed when the model fails, or when the selection goes over the budget; JobUnsupported where there is no
     double precision, or no input that could move.
