@@ -15,6 +15,7 @@ from tensoraudit.audit.convert import convert
 from tensoraudit.audit.coverage import measure_coverage
 from tensoraudit.audit.draft_map import draft_map
 from tensoraudit.audit.execute import run_candidates, run_reference
+from tensoraudit.audit.gradients import measure_gradients
 from tensoraudit.audit.judge import judge
 from tensoraudit.audit.localise import localise
 from tensoraudit.audit.observe import collect_facts
@@ -56,6 +57,7 @@ SCAN: tuple[Step, ...] = (
     draft_map,
     localise,
     find_causes,
+    measure_gradients,
     match_and_settle,
     conclude,
 )

@@ -16,7 +16,7 @@ from tensoraudit.probes.pool import FRAMEWORKS as WORKERS
 
 PACKAGE = Path(import_module("tensoraudit").__file__).parent
 SOURCES = {name: row for name, row in FRAMEWORKS.items() if name in NAMES}
-JOBS = ("describe", "run", "accepts", "export", "trace", "training")
+JOBS = ("describe", "run", "accepts", "export", "trace", "gradients", "training")
 
 
 def test_every_framework_of_the_options_has_a_row():

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from tensoraudit.audit.judge import constant_outputs
+from tensoraudit.audit.judge import constant_outputs, judge
+from tensoraudit.audit.state import Audit, Candidate, Run, Sample
+from tensoraudit.options import Options
 
 TENTH = np.full((2, 10), 0.1, np.float32)
 
@@ -28,3 +30,47 @@ def test_an_output_that_nothing_moves_is_named():
 )
 def test_others_are_not(runs):
     assert list(constant_outputs(runs)) == []
+
+
+class Arrays:
+    """A pool whose references are the arrays themselves."""
+
+    def get(self, reference):
+        return reference["array"]
+
+
+def run(outputs, **more):
+    refs = {name: {"array": array} for name, array in outputs.items()}
+    return Run("s0", refs, more.pop("repeat", {}), **more)
+
+
+def judged(reference, candidate):
+    sample = Sample("s0", {}, "user")
+    made = Audit(Options(target=("jax",)), lambda text: None, pool=Arrays(), samples=(sample,))
+    shipped = Candidate("route", "jax", {}, "jax", ships=True)
+    runs = {"route/cpu": {"s0": candidate}}
+    return judge(made.add(candidates=(shipped,), reference_runs={"s0": reference}, candidate_runs=runs))
+
+
+def told(audit, metric):
+    return [row.value for row in audit.measurements if row.metric == metric]
+
+
+def test_a_side_that_was_not_run_twice_is_not_called_deterministic():
+    once = run({"y": TENTH})
+    after = judged(once, once)
+    assert not told(after, "candidate.deterministic") and not told(after, "reference.deterministic")
+
+
+def test_a_second_run_that_fails_is_not_the_same_result():
+    twice = run({"y": TENTH}, repeat={"y": {"array": TENTH}})
+    after = judged(twice, run({"y": TENTH}, repeat_error="ValueError: only once"))
+    assert told(after, "reference.deterministic") == [True]
+    assert told(after, "candidate.deterministic") == [False]
+
+
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_numbers_that_cannot_be_compared_are_unverified_on_either_side(side):
+    sides = {"reference": run({"y": TENTH}), "candidate": run({"y": TENTH})} | {side: run({"y": TENTH + 0j})}
+    (row,) = judged(**sides).equivalence
+    assert row.verdict == "unverified" and "complex64" in row.reason

@@ -190,3 +190,13 @@ def test_one_input_set_that_is_too_large_for_the_machine_cannot_be_told(audit):
     judged = judge(after)
     assert not [row for row in judged.measurements if row.metric == "run.error"]
     assert [row.verdict for row in judged.equivalence if row.inputs == "sample-0"] == ["unverified"]
+
+
+def test_inputs_that_the_reference_refuses_make_no_conversion_impossible(audit):
+    """Wrong inputs are not the model's fault: "no route converts it" was a critical finding, and a wrong one."""
+    before = audit(("onnx", "jax"), {"torch_export": Outcome("failed", None, "the model fails on these inputs")})
+    refused = {each.name: Run(each.name, {}, {}, error="ValueError: no") for each in before.samples}
+    after = run_candidates(convert(before.add(reference_runs=refused)))
+    assert not after.conversions and not [row for row in after.measurements if row.metric == "conversion.status"]
+    (row,) = [row for row in after.probes if row.name == "reference.outputs"]
+    assert row.required and row.status == "failed" and "ValueError: no" in row.reason

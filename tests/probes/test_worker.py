@@ -304,12 +304,28 @@ def test_an_isolated_worker_sees_its_own_loopback_only(pool: Pool, job: RunJob) 
 
 # Starting.
 
+FAULT = "a fault of tensoraudit itself, please report it"
+
+
+def test_a_name_that_a_module_of_ours_lacks_is_no_advice_to_install_it(make_pool: Callable[..., Pool]) -> None:
+    outcome = make_pool({"FAKE_HELLO": "ours in part"}).hello("fake")
+    assert outcome.status == "crashed"
+    assert outcome.reason.startswith(f"{FAULT}: cannot import name 'no_such_name'")
+
+
+def test_a_job_that_lacks_a_module_of_ours_refuses_nothing(job: RunJob) -> None:
+    for what in ("ours", "ours, explained"):
+        outcome = job("throw", what=what)
+        assert outcome.status == "crashed"
+        assert outcome.reason.startswith(FAULT)
+
 
 @pytest.mark.parametrize(
     ("trouble", "status", "reason"),
     [
         ("missing", "missing", "No module named 'no_such_framework'"),
         ("broken", "missing", "cannot be loaded: OSError: libfake.so.1: cannot open shared object file"),
+        ("ours", "crashed", f"{FAULT}: No module named 'tensoraudit.no_such_module'"),
         ("segfault", "crashed", "segmentation fault (signal 11) while it started"),
         ("leave", "crashed", "exited with code 7 while it started"),
         ("hang", "timeout", "was stopped after 0.5 s (the limit) while it started"),

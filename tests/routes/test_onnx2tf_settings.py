@@ -1,10 +1,13 @@
 """What the onnx2tf route decides without onnx2tf: layouts, distances, names, and the order of the settings."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from tensoraudit.routes import onnx_to_tensorflow_onnx2tf
 from tensoraudit.routes.channels_last import NEAR, distance, fit
-from tensoraudit.routes.onnx_to_tensorflow_onnx2tf import attempts
+from tensoraudit.routes.onnx_to_tensorflow_onnx2tf import Candidate, ConversionError, Source, attempts
 from tensoraudit.routes.saved_names import plain_names
 
 IMAGE = np.random.default_rng(0).normal(size=(2, 3, 5, 7)).astype(np.float32)
@@ -62,3 +65,35 @@ def test_names_that_tensorflow_takes():
         "0": "input_0",
         "größe": "gr__e",
     }
+
+
+def tries(monkeypatch, *ends):
+    """Let the attempts of a file with dynamic sizes end so: a distance, or words of a failure."""
+    left = list(ends)
+
+    def attempted(source, attempt, folder):
+        end = left.pop(0)
+        if isinstance(end, str):
+            raise ConversionError(end, "translate", "Conv", "node")
+        return Candidate(attempt, None, {}, end)
+
+    monkeypatch.setattr(onnx_to_tensorflow_onnx2tf, "_try", attempted)
+    source = Source(None, {}, {}, {"x": ("batch", 3, "h", "w")})
+    return onnx_to_tensorflow_onnx2tf.convert(source, Path()), left
+
+
+def test_the_first_that_is_near_counts_and_what_was_wrong_before_is_said(monkeypatch):
+    (best, said), left = tries(monkeypatch, "cannot do", 0.5, 1e-6, 0.0)
+    assert (best.attempt.sizes, best.distance, left) == ("fixed", 1e-6, [0.0])
+    assert said[0] == "with the sizes of the file: cannot do" and "differ by 0.5 of the largest value" in said[1]
+
+
+def test_without_a_near_one_the_nearest_counts(monkeypatch):
+    (best, said), left = tries(monkeypatch, "cannot do", 0.5, 0.9, 0.7)
+    assert (best.attempt.sizes, best.distance, left, len(said)) == ("batch", 0.5, [], 4)
+
+
+def test_a_file_that_no_setting_converts_fails_as_the_most_general_one_did(monkeypatch):
+    with pytest.raises(ConversionError, match="first") as caught:
+        tries(monkeypatch, "first", "second", "third", "fourth")
+    assert (caught.value.operator, caught.value.node) == ("Conv", "node")

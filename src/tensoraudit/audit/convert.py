@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tensoraudit.audit.execute import usable_samples
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.migration import TOOLS, Route, routes
 from tensoraudit.audit.prepare import side_of
@@ -34,11 +35,16 @@ MEASURED = (
 
 
 def convert(audit: Audit) -> Audit:
-    """Convert to every target, or take the given candidate."""
+    """Convert to every target, or take the given candidate.
+
+    A reference that refuses every input set is not converted: no converter could trace it, and that says nothing of
+    the model.
+    """
     if audit.candidate_artifact is not None or audit.artifact is None:
         return _given_candidate(audit)
     known: Known = {}
-    for target in audit.options.target if audit.reference is not None else ():
+    refused = bool(audit.reference_runs) and not usable_samples(audit)
+    for target in audit.options.target if audit.reference is not None and not refused else ():
         audit = _convert_to(audit, target, known)
     return audit
 

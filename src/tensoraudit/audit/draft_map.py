@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensoraudit.audit.execute import usable_samples
-from tensoraudit.audit.layouts import as_candidate, as_reference, output_pairs
-from tensoraudit.audit.parameter_sides import ModelSides, argument_names, pair_sides
+from tensoraudit.audit.layouts import argument_names, as_candidate, as_reference, output_pairs
+from tensoraudit.audit.parameter_sides import ModelSides, pair_sides
 from tensoraudit.audit.port_map import Row, entry, write_map
 from tensoraudit.audit.probing import open_arrays
 from tensoraudit.audit.state import Audit, Candidate

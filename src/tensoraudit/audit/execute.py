@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tensoraudit.audit.frameworks import framework_of
-from tensoraudit.audit.layouts import as_candidate
+from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.modes import run_modes
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
-from tensoraudit.errors import InputError
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Probe
 from tensoraudit.probes.outcome import Outcome, lacks_memory
@@ -70,12 +69,19 @@ def _run_reference(audit: Audit) -> Audit:
             ),
         ),
         settings={"reference": result.get("settings", {})},
+        notes=tuple(_left_out(result)),
         measurements=(
             Measurement("reference.state_changed", "model", result.get("state_changed", []), probe=audit.reference.job),
         )
         if result
         else (),
     )
+
+
+def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
+    named = [f"{name} ({kind})" for name, kind in result.get("left_out", {}).items()]
+    if named:
+        yield f"results that are no tensors are not compared, and converters drop or freeze them: {', '.join(named)}"
 
 
 def _usable(audit: Audit, run: Run) -> Run:
@@ -193,24 +199,13 @@ def _label(candidate: Candidate, device: str) -> str:
 
 def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
-    framework = framework_of(candidate.framework)
-    names = list(candidate.inputs) or (_arguments(audit, candidate) if framework.can("describe") else [])
+    names = argument_names(audit, candidate)
     samples = [wire(audit.pool, as_candidate(candidate, names, sample)) for sample in _samples_for(audit, candidate)]
     return audit.pool.run(
         candidate.framework,
-        framework.job("run"),
+        framework_of(candidate.framework).job("run"),
         {**candidate.params, **_device(candidate.framework, device), "inputs": samples, "repeat": 2},
     )
-
-
-def _arguments(audit: Audit, candidate: Candidate) -> list[str]:
-    assert audit.pool is not None
-    outcome = audit.pool.run(
-        candidate.framework, framework_of(candidate.framework).job("describe"), dict(candidate.params)
-    )
-    if outcome.status in {"failed", "unsupported"} and audit.against:
-        raise InputError(outcome.reason, where=audit.against, remedy=(outcome.error or {}).get("remedy", ""))
-    return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
 def _device(role: str, device: str, level: str = "all") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tensoraudit.audit.execute import PERTURBATIONS, usable_samples
 from tensoraudit.audit.frameworks import FRAMEWORKS, Framework, framework_of
 from tensoraudit.audit.gradient_judge import Judged, compared, measurements_of, rows_of, spoken
 from tensoraudit.audit.gradient_sides import Names, SideGradients
-from tensoraudit.audit.layouts import as_candidate, as_reference, output_pairs
+from tensoraudit.audit.layouts import argument_names, as_candidate, as_reference, output_pairs
 from tensoraudit.audit.parameter_sides import pair_sides
 from tensoraudit.audit.probing import open_arrays, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
@@ -218,16 +218,6 @@ def _wired(
         {**wire(audit.pool, each), "projection": _put(audit, _turned(audit, candidate, name, projections[name]))}
         for name, each in own.items()
     ]
-
-
-def argument_names(audit: Audit, candidate: Candidate) -> Sequence[str]:
-    """What the candidate calls its inputs."""
-    assert audit.pool is not None
-    framework = framework_of(candidate.framework)
-    if candidate.inputs or not framework.can("describe"):
-        return candidate.inputs
-    outcome = audit.pool.run(candidate.framework, framework.job("describe"), dict(candidate.params))
-    return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
 def _turned(audit: Audit, candidate: Candidate, sample: str, projection: Projection) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
     )
     if not candidate.ships:
         return audit
-    stable = all(_repeats(audit, run) for run in runs.values() if run.repeat)
+    stable = _stable(audit, runs.values())
     return audit.add(
         measurements=(
             *(row for name, run in failed.items() for row in _failure(candidate, samples[name], run)),
@@ -84,7 +84,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
             *_output_measurements(
                 audit, candidate, [(samples[n], c) for n, c in compared.items() if samples[n].kind != "size"]
             ),
-            _determinism("candidate.deterministic", stable, candidate),
+            *(_determinism("candidate.deterministic", word, candidate) for word in stable),
         )
     )
 
@@ -95,11 +95,13 @@ def compare_runs(audit: Audit, reference: Run, candidate: Run, of: Candidate | N
     assert audit.pool is not None
     pool = audit.pool
     outputs = open_arrays(pool, reference.outputs) or {}
-    if refused := [name for name, array in outputs.items() if array.dtype.kind not in "biuf"]:
-        return unverified(outputs, f"output {refused[0]} is {outputs[refused[0]].dtype}, which cannot be compared yet")
+    others = as_reference(pool, of, candidate.outputs)
+    for name, array in (*outputs.items(), *others.items()):
+        if array.dtype.kind not in "biuf":
+            return unverified(outputs, f"output {name} is {array.dtype}, which cannot be compared yet")
     return compare_arrays(
         outputs,
-        as_reference(pool, of, candidate.outputs),
+        others,
         oracle=open_arrays(pool, reference.oracle),
         tolerance=audit.options.tolerance,
         perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(pool, draw)) is not None],
@@ -227,9 +229,15 @@ def _determinism(
 
 def _reference_determinism(audit: Audit) -> Iterator[Measurement]:
     assert audit.pool is not None
-    runs = [run for run in audit.reference_runs.values() if not run.error and run.repeat]
-    if runs:
-        yield _determinism("reference.deterministic", all(_repeats(audit, run) for run in runs), None)
+    for word in _stable(audit, audit.reference_runs.values()):
+        yield _determinism("reference.deterministic", word, None)
+
+
+def _stable(audit: Audit, runs: Iterable[Run]) -> Iterator[bool]:
+    """Yield whether second runs agree with the first; nothing where none was made, for that proves nothing."""
+    again = [run for run in runs if not run.error and (run.repeat or run.repeat_error)]
+    if again:
+        yield all(not run.repeat_error and _repeats(audit, run) for run in again)
 
 
 def _repeats(audit: Audit, run: Run) -> bool:
@@ -255,7 +263,7 @@ def _level_determinism(
 ) -> Iterator[Measurement]:
     """An optimiser can hide a random node: a file that repeats itself only when optimised is random elsewhere."""
     for level, runs in levels.items():
-        if not all(_repeats(audit, run) for run in runs.values() if run.repeat):
+        if False in _stable(audit, runs.values()):
             yield _determinism("candidate.deterministic", False, candidate, f"optimisation level {level}")
 
 

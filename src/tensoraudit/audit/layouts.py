@@ -8,9 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.probing import open_arrays
-from tensoraudit.audit.state import Candidate, Sample
+from tensoraudit.audit.state import Audit, Candidate, Sample
+from tensoraudit.errors import InputError
 from tensoraudit.probes.pool import Pool
+
+
+def argument_names(audit: Audit, candidate: Candidate) -> Sequence[str]:
+    """What the candidate calls its inputs, as far as it tells.
+
+    Raises InputError when a candidate that the user gave cannot be built.
+    """
+    framework = framework_of(candidate.framework)
+    if candidate.inputs or not framework.can("describe"):
+        return candidate.inputs
+    assert audit.pool is not None
+    outcome = audit.pool.run(candidate.framework, framework.job("describe"), dict(candidate.params))
+    if outcome.status in {"failed", "unsupported"} and audit.against:
+        raise InputError(outcome.reason, where=audit.against, remedy=(outcome.error or {}).get("remedy", ""))
+    return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
 def as_candidate(candidate: Candidate, names: Sequence[str], sample: Sample) -> Sample:

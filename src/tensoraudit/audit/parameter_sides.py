@@ -10,7 +10,7 @@ import numpy as np
 
 from tensoraudit.audit.execute import usable_samples
 from tensoraudit.audit.frameworks import framework_of
-from tensoraudit.audit.layouts import as_candidate
+from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.port_map import read_map
 from tensoraudit.audit.probing import wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
@@ -66,16 +66,6 @@ def pair_sides(audit: Audit, candidate: Candidate, *, values: bool, sample: Samp
     except ValueError as problem:
         raise InputError(str(problem), where=audit.options.map or "--map", remedy="Correct that entry.") from None
     return ModelSides(sides[0], sides[1], pairs)
-
-
-def argument_names(audit: Audit, candidate: Candidate) -> Sequence[str]:
-    """The candidate's arguments, as far as it tells."""
-    assert audit.pool is not None
-    framework = framework_of(candidate.framework)
-    if candidate.inputs or not framework.can("describe"):
-        return candidate.inputs
-    outcome = audit.pool.run(candidate.framework, framework.job("describe"), dict(candidate.params))
-    return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
 def mapped(audit: Audit) -> Mapping[str, Sequence[Term]]:

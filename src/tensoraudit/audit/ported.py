@@ -15,8 +15,8 @@ import numpy as np
 
 from tensoraudit.audit.execute import usable_samples
 from tensoraudit.audit.frameworks import framework_of
-from tensoraudit.audit.layouts import as_candidate
-from tensoraudit.audit.parameter_sides import argument_names, mapped, pair_sides
+from tensoraudit.audit.layouts import argument_names, as_candidate
+from tensoraudit.audit.parameter_sides import mapped, pair_sides
 from tensoraudit.audit.port_map import Partner, read_map
 from tensoraudit.audit.probing import open_arrays, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample

@@ -58,7 +58,7 @@ def read_runs(result: Mapping[str, Any] | None) -> dict[str, Run]:
 
 
 def _read_run(run: Mapping[str, Any]) -> Run:
-    error = run.get("error")
+    error, again = run.get("error"), run.get("repeat_error")
     return Run(
         run["input"],
         run.get("outputs") or {},
@@ -66,10 +66,17 @@ def _read_run(run: Mapping[str, Any]) -> Run:
         run.get("oracle"),
         run.get("oracle_reason", ""),
         tuple(run.get("perturbed") or ()),
-        f"{error['type']}: {error['message']}" if error else "",
+        _error_text(error) if error else "",
         error.get("source") if error else None,
         run.get("perturbed_by", ""),
+        _error_text(again) if again else "",
     )
+
+
+def _error_text(error: Mapping[str, Any]) -> str:
+    """What was raised; the names of our own exceptions, whose messages are whole sentences, tell nobody anything."""
+    ours = error["type"] in {"JobFailed", "JobUnsupported"}
+    return str(error["message"]) if ours else f"{error['type']}: {error['message']}"
 
 
 def has_nan(pool: Pool, run: Run) -> bool:

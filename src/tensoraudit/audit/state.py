@@ -34,7 +34,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one side gave for one sample; outputs are tensor references of the pool."""
+    """What one side gave for one sample; outputs are tensor references of the pool.
+
+    `repeat` is a second run, empty where none was made; `repeat_error` says that it failed after the first did not.
+    """
 
     sample: str
     outputs: Mapping[str, Any]
@@ -45,6 +48,7 @@ class Run:
     error: str = ""
     source: Mapping[str, Any] | None = None
     perturbed_by: str = ""
+    repeat_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _SIGNALS: dict[int, str] = {
 # How the frameworks we know say that there was no memory: Python, torch, ONNX Runtime, the C++ and the C library.
 # After these every later call to the device fails in the same process, whatever it computes.
 _LOST_DEVICE = re.compile(r"CUDA (error|failure)|device-side assert|illegal memory access|HIP error", re.IGNORECASE)
+_FAULT = "a fault of tensoraudit itself, please report it"
+_REFUSALS: Mapping[str, Status] = {"unsupported": "unsupported", "crashed": "crashed"}
 _LAST_FAULT = 400  # characters of stderr quoted when an interpreter cannot even start
 
 
@@ -80,7 +82,9 @@ class WorkerProcess:
             for message in self._channel.messages(self._checked(watch)):
                 is_python = is_python or "python" in message
                 if "missing" in message:
-                    return self._absent(str(message["missing"]), watch, message.get("traceback"))
+                    return self._absent("missing", str(message["missing"]), watch, message.get("traceback"))
+                if "fault" in message:
+                    return self._absent("crashed", f"{_FAULT}: {message['fault']}", watch, message.get("traceback"))
                 if isinstance(message.get("hello"), dict):
                     return Outcome("ok", message["hello"], "", watch.seconds, watch.peak)
         except (StoppedError, ChannelClosedError, ProtocolError) as problem:
@@ -134,13 +138,14 @@ class WorkerProcess:
         error["stderr"] = self._stderr.text(seen)
         if _LOST_DEVICE.search(text):
             self.end()
-        status: Status = "unsupported" if error.pop("status", "") == "unsupported" else "failed"
+        status = _REFUSALS.get(str(error.pop("status", "")), "failed")
+        reason = f"{_FAULT}: {reason}" if status == "crashed" else reason
         return Outcome(status, None, reason, watch.seconds, _peak(message, watch), error)
 
-    def _absent(self, reason: str, watch: Watch, traceback: Any) -> Outcome:
+    def _absent(self, status: Status, reason: str, watch: Watch, traceback: Any) -> Outcome:
         self.end()
         error = {"traceback": printable(str(traceback or "")), "stderr": self._stderr.text()}
-        return Outcome("missing", None, printable(reason), watch.seconds, None, error)
+        return Outcome(status, None, printable(reason), watch.seconds, None, error)
 
     def _watch(self, seconds: float) -> Watch:
         return Watch(self._process.pid, seconds, self._limits.memory, self._stop)

@@ -3,9 +3,11 @@
 Control messages are JSON, one a line:
 
     request  {"id": 3, "job": "pytorch.run", "params": {...}}
-    hello    {"hello": {"framework", "version", "python", "pid", "devices", "network", "packages"}} or {"missing": why}
+    hello    {"hello": {"framework", "version", "python", "pid", "devices", "network", "packages"}} or {"missing": why},
+             or {"fault": why} when a module of tensoraudit itself cannot be imported
     reply    {"id": 3, "progress": "exporting"}*, then {"id": 3, "result": {...}, "peak_memory": bytes}
-             or {"id": 3, "error": {"status": "failed" | "unsupported", "type", "message", "traceback", "details"}}
+             or {"id": 3, "error": {"status", "type", "message", "traceback", "details"}, "peak_memory": bytes}
+                with status "failed", "unsupported", or "crashed" where a module of ours cannot be imported
 
 Tensors travel as references (see `tensors`). Both sides use this module, so it runs on Python 3.9 and imports numpy
 only; it must not know pools, processes or frameworks.

@@ -52,7 +52,7 @@ def main(settings: dict[str, Any]) -> None:
         hello = importlib.import_module(settings["module"] + ".hello").hello()
         jobs = importlib.import_module(settings["module"] + ".jobs").JOBS
     except Exception as problem:
-        _write(replies, _missing(problem))
+        _write(replies, _no_hello(problem))
         return
     greeting = {**hello, "python": platform.python_version(), "pid": os.getpid(), "network": network}
     # The framework's own bytecode was worth keeping; what comes now is the user's code, whose folders stay as they are.
@@ -138,21 +138,36 @@ def _write(descriptor: int, line: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _missing(problem: Exception) -> bytes:
+def _no_hello(problem: Exception) -> bytes:
     import json  # not `encode`: numpy may be what is missing
 
     reason = _message(problem)
     if not isinstance(problem, ImportError):
         reason = f"cannot be loaded: {type(problem).__name__}: {reason}"
-    return json.dumps({"missing": reason, "traceback": _traceback(problem)}).encode() + b"\n"
+    kind = "fault" if _is_ours(problem) else "missing"
+    return json.dumps({kind: reason, "traceback": _traceback(problem)}).encode() + b"\n"
+
+
+def _is_ours(problem: BaseException) -> bool:
+    """Whether a module of tensoraudit itself is what could not be imported: nothing that anybody could install."""
+    chain = [problem]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+    names = [each.name or "" for each in chain if isinstance(each, ImportError)]
+    return any(f"{name}.".startswith("tensoraudit.") for name in names)
 
 
 def _error(problem: BaseException) -> dict[str, Any]:
     from tensoraudit.probes.protocol import JobError
 
+    planned = isinstance(problem, JobError)
+    if _is_ours(problem):
+        planned, status = False, "crashed"
+    else:
+        status = problem.status if isinstance(problem, JobError) else "failed"
     return {
-        "status": problem.status if isinstance(problem, JobError) else "failed",
-        "planned": isinstance(problem, JobError),
+        "status": status,
+        "planned": planned,
         "type": type(problem).__name__,
         "message": _message(problem),
         "traceback": _traceback(problem),

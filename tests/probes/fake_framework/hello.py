@@ -17,6 +17,14 @@ def _missing() -> None:
     import no_such_framework  # noqa: F401
 
 
+def _ours() -> None:
+    import tensoraudit.no_such_module  # noqa: F401
+
+
+def _ours_in_part() -> None:
+    from tensoraudit.probes.protocol import no_such_name  # noqa: F401
+
+
 def _broken() -> None:
     raise OSError("libfake.so.1: cannot open shared object file")
 
@@ -29,6 +37,8 @@ TROUBLE = {
     "none": lambda: None,
     "missing": _missing,
     "broken": _broken,
+    "ours": _ours,
+    "ours in part": _ours_in_part,
     "segfault": lambda: ctypes.string_at(0),
     "hang": lambda: time.sleep(60),
     "leave": _leave,

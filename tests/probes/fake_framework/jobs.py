@@ -86,12 +86,20 @@ class UnreadableError(Exception):
         raise RuntimeError("no text")
 
 
+def _explained() -> JobFailed:
+    problem = JobFailed("a package is missing")
+    problem.__cause__ = ImportError("No module named 'tensoraudit.x'", name="tensoraudit.x")
+    return problem
+
+
 RAISED = {
     "exit": lambda: SystemExit(3),
     "interrupt": KeyboardInterrupt,
     "base": DeepError,
     "unreadable": UnreadableError,
     "memory": MemoryError,
+    "ours": lambda: ImportError("No module named 'tensoraudit.x'", name="tensoraudit.x"),
+    "ours, explained": _explained,
     "device": lambda: RuntimeError("CUDA error: device-side assert triggered"),
     "surrogate": lambda: ValueError("\udcff\x1b[31m"),
 }

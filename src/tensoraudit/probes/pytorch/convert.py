@@ -10,7 +10,7 @@ import torch
 
 from tensoraudit.probes.calls import children
 from tensoraudit.probes.converted import Declared, changes, converted
-from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
+from tensoraudit.probes.protocol import JobError, JobFailed, JobUnsupported, Session
 from tensoraudit.probes.pytorch.devices import device_of, pinned, seed_everything
 from tensoraudit.probes.pytorch.export import dynamic_shapes
 from tensoraudit.probes.pytorch.forward import Subject
@@ -164,6 +164,8 @@ def _outputs(model: Model, leaves: Mapping[str, Any], table: tuple[Cause, ...]) 
     try:
         with ExportLog().listen():
             return {name: dtype_name(each.dtype) for name, each in subject.call(leaves, 0).items()}
+    except JobError:
+        raise
     except Exception as problem:
         source = node_place(problem)
         operator = source["text"] if source else layer_of(problem)

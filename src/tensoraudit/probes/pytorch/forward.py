@@ -13,7 +13,7 @@ from tensoraudit.probes.pytorch.arguments import Signature
 from tensoraudit.probes.pytorch.devices import seed_everything
 from tensoraudit.probes.pytorch.loaded import Loaded
 from tensoraudit.probes.pytorch.memory import changed, restore, snapshot
-from tensoraudit.probes.pytorch.outputs import name_outputs
+from tensoraudit.probes.pytorch.outputs import left_out, name_outputs
 from tensoraudit.routes.onnx_to_torch_onnx2torch import node_place
 from tensoraudit.routes.source import error_place, text_place
 
@@ -24,7 +24,8 @@ class Subject:
     """A reference in eval mode on one device.
 
     A call never sees what an earlier call left behind: when forward changed anything that the module remembers, the
-    next call gets a new copy. `state_changed` names what was ever changed.
+    next call gets a new copy. `state_changed` names what was ever changed, `left_out` the classes of results that are no
+    tensors.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Subject:
         prepare: Callable[[torch.nn.Module], None] | None = None,
     ) -> None:
         self.state_changed: set[str] = set()
+        self.left_out: dict[str, str] = {}
         self._loaded, self._signature, self._device, self._prepare = loaded, signature, device, prepare
         self._renew()
 
@@ -62,7 +64,9 @@ class Subject:
         try:
             with mode or nullcontext():
                 # Copies, because a forward may change its inputs in place and the next draw needs them.
-                return name_outputs(self._module(*_copied(bound.args), **_copied(bound.kwargs)))
+                result = self._module(*_copied(bound.args), **_copied(bound.kwargs))
+                self.left_out.update(left_out(result))
+                return name_outputs(result)
         finally:
             if names := changed(self._before, self._module):
                 self.state_changed.update(names)

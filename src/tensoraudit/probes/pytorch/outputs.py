@@ -16,7 +16,7 @@ def name_outputs(value: Any) -> dict[str, torch.Tensor]:
     """Return the tensors of a result by name, in order. None is left out (a ModelOutput's empty fields); numbers, which
     the exporters drop or freeze, are left out too.
 
-    Raises JobFailed when there is no tensor at all.
+    `left_out` says which. Raises JobFailed when there is no tensor at all.
     """
     found = {name: leaf for name, leaf in flatten(value, ROOT) if isinstance(leaf, torch.Tensor)}
     if not found:
@@ -25,3 +25,9 @@ def name_outputs(value: Any) -> dict[str, torch.Tensor]:
             remedy="Return tensors from forward, alone or in tuples, lists, dicts or dataclasses.",
         )
     return found
+
+
+def left_out(value: Any) -> dict[str, str]:
+    """Return the class of each value in a result that is no tensor, by name: nothing compares them. None is no value."""
+    leaves = flatten(value, ROOT)
+    return {name: type(leaf).__name__ for name, leaf in leaves if not isinstance(leaf, (torch.Tensor, type(None)))}

@@ -52,6 +52,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
             "runs": list(job.rows.values()),
             "settings": {**settings, "compiled": compiled, "seed": job.seed},
             "state_changed": sorted(job.state_changed),
+            "left_out": job.left_out,
             "random_operators": [{"op": name, "source": source} for name, source in job.random.items()],
             "modes": _modes(model),
         }
@@ -86,6 +87,11 @@ class _Job:
     def state_changed(self) -> set[str]:
         """What forward left changed in the module, in any run."""
         return self._plain.state_changed
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The classes of results that are no tensors, by name."""
+        return self._plain.left_out
 
     def _subject(self, prepare: Prepare | None = None) -> Subject:
         return Subject(self._model.loaded, self._model.signature, self._device, prepare)
