@@ -5,7 +5,6 @@ in which one kernel is 2 % too large. The plain run of a side is one run of its 
 tools' checks of all values run on the same model, if they are installed.
 """
 
-import importlib.util
 import subprocess
 import sys
 import time
@@ -64,19 +63,23 @@ def alternate(*actions):
 
 
 def others(path):
-    """Seconds of other tools on the same file; a line each, with why there is no figure."""
+    """Other tools on the same file, their start included; a line each, with why there is no figure."""
+    shape = f"img:[{','.join(map(str, IMAGE.shape))}]"
     wanted = {
-        "Polygraphy, mark all": ("polygraphy", ["run", str(path), "--onnxrt", "--onnx-outputs", "mark", "all"]),
-        "onnx2tf, operator check": ("onnx2tf", ["-i", str(path), "-cotof", "-n", "-o", str(path.parent / "onnx2tf")]),
+        "Polygraphy, mark all": ["polygraphy", "run", path, "--onnxrt", "--onnx-outputs", "mark", "all"],
+        "onnx2tf, operator check": ["onnx2tf", "-i", path, "-cotof", "-n", "-o", path.parent / "onnx2tf"],
     }
-    for name, (module, arguments) in wanted.items():
-        if importlib.util.find_spec(module) is None:
+    wanted["Polygraphy, mark all"] += ["--input-shapes", shape]
+    for name, (tool, *arguments) in wanted.items():
+        script = Path(sys.executable).parent / tool
+        if not script.exists():
             print(f"  {name:38}not installed")
             continue
         clock = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, check=False)
+        done = subprocess.run([script, *arguments], capture_output=True, check=False)
         seconds = time.perf_counter() - clock
-        print(f"  {name:38}{seconds * 1000:7.1f} ms" + ("" if done.returncode == 0 else f" (exit {done.returncode})"))
+        ended = "" if done.returncode == 0 else f" (it failed with exit code {done.returncode})"
+        print(f"  {name:38}{seconds * 1000:7.1f} ms{ended}")
 
 
 def main():

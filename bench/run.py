@@ -10,6 +10,7 @@ BENCHMARKS = (
     "rules_engine.py",
     "rules_source.py",
     "localise.py",
+    "localise_by_value.py",
     "lint.py",
     "scan.py",
 )

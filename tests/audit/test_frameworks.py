@@ -10,8 +10,10 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.doctor import EXTRAS, NEEDS, OPTIONAL
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.prepare import check_route, told
+from tensoraudit.audit.upgrade import check_sides
 from tensoraudit.errors import InputError
 from tensoraudit.options import FRAMEWORKS as NAMES
+from tensoraudit.options import Options
 from tensoraudit.probes.pool import FRAMEWORKS as WORKERS
 
 PACKAGE = Path(import_module("tensoraudit").__file__).parent
@@ -62,6 +64,9 @@ def test_a_route_of_another_framework_is_refused():
     keras = Artifact("m.keras", "keras", "tensorflow")
     check_route(keras, "tf2onnx", ["onnx"])
     check_route(keras, "keras_jax", ["onnx", "jax"])
+    check_route(Artifact("src", "python_source", "python"), "tf2onnx", ["onnx"])
+    with pytest.raises(InputError, match="tf2onnx does not lead from TensorFlow to tensorflow"):
+        check_route(keras, "tf2onnx", ["tensorflow"])  # converted by nothing: the option would be passed over
     with pytest.raises(InputError, match=r"torch_onnx_dynamo does not lead from TensorFlow to onnx.*one of tf2onnx,"):
         check_route(keras, "torch_onnx_dynamo", ["onnx"])
 
@@ -70,3 +75,12 @@ def test_a_converter_that_does_not_exist_is_refused_with_the_nearest():
     source = Artifact("m.py", "python_source", "python")
     with pytest.raises(InputError, match=r"no converter is called 'torchaxe'.*Did you mean torchax\?"):
         check_route(source, "torch_export+torchaxe", ["jax"])
+
+
+def test_an_interpreter_for_a_side_is_refused_where_nothing_would_run_in_it():
+    program = Artifact("m.pt2", "exported_program", "pytorch")
+    sides = {"target": "/envs/new/bin/python"}
+    check_sides(program, Options(target=("pytorch",), python=sides))
+    check_sides(program, Options(target=("onnx",), python={"pytorch": "/envs/new/bin/python"}))
+    with pytest.raises(InputError, match=r"stays in PyTorch, and the target is onnx.*--target pytorch alone"):
+        check_sides(program, Options(target=("onnx",), python=sides))

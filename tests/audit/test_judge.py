@@ -15,6 +15,11 @@ def test_an_output_that_nothing_moves_is_named():
     assert note.startswith("output y is 0.1 in every element for every input set")
 
 
+def test_an_output_that_is_always_empty_is_named():
+    (note,) = constant_outputs([{"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))}])
+    assert note == "output y has no element for any input set, so that nothing of it is compared"
+
+
 @pytest.mark.parametrize(
     "runs",
     [
@@ -24,9 +29,9 @@ def test_an_output_that_nothing_moves_is_named():
         [{"y": TENTH.astype(int)}, {"y": TENTH.astype(int)}],
         [{"y": np.float32([1])}, {"y": np.float32([1])}],
         [{"y": np.full(3, np.nan)}, {"y": np.full(3, np.nan)}],
-        [{"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))}],
+        [{"y": np.zeros((0, 3))}, {"y": np.arange(3.0)}],
     ],
-    ids=["none", "one set", "moved", "whole numbers", "one number each", "nan", "empty"],
+    ids=["none", "one set", "moved", "whole numbers", "one number each", "nan", "empty once"],
 )
 def test_others_are_not(runs):
     assert list(constant_outputs(runs)) == []

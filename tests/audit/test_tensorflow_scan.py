@@ -165,14 +165,21 @@ def test_code_in_a_file_needs_trust(python):
     assert_right(scan(FIXTURES / "lambda.keras", python, trust=True))
 
 
-def test_code_in_an_archive_and_operators_that_use_files_are_refused_before_a_worker_starts():
+def test_code_in_an_archive_is_refused_before_a_worker_starts():
     nowhere = {"tensorflow": "/nonexistent/python"}
     with pytest.raises(InputError, match=r"bytecode of a lambda.*--trust"):
         scan(FIXTURES / "lambda.keras", nowhere)
-    with pytest.raises(InputError, match=r"ReadFile.*--trust"):
-        scan(FIXTURES / "reads_files", nowhere)
     with pytest.raises(InputError, match="does not lead from TensorFlow to onnx"):
         scan(FIXTURES / "affine", nowhere, via="torch_onnx_dynamo")
+
+
+def test_operators_that_use_files_are_a_critical_finding_and_nothing_runs():
+    report = scan(FIXTURES / "reads_files", {"tensorflow": "/nonexistent/python"})
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["severity"]) == ("CNV-008", "critical") and "ReadFile" in finding["message"]
+    assert (report["grade"]["onnx"], report["exit_code"], report["equivalence"]) == ("F?", 1, [])
+    (row,) = [row for row in report["probes"] if row["name"] == "reference.run"]
+    assert row["status"] == "unsupported" and "--trust" in row["reason"]
 
 
 def test_without_tensorflow_nothing_passes():

@@ -1,5 +1,6 @@
 """What becomes of a model on its way, told by workers that answer from a table: files, sizes, dtypes, ends."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tensoraudit.audit.execute import run_candidates
 from tensoraudit.audit.judge import judge
 from tensoraudit.audit.migration import HOPS
 from tensoraudit.audit.state import Audit, Run, Sample, Side
+from tensoraudit.audit.travel import taken_names
 from tensoraudit.options import Options
 from tensoraudit.probes.outcome import Outcome
 
@@ -40,7 +42,7 @@ class Workers:
 
     def _done(self, tool, params):
         if tool.endswith((".run", ".levels", ".describe")):
-            return {"runs": [{"input": each["name"], "outputs": {}} for each in params.get("inputs", ())]}
+            return {"runs": [{"input": each["name"], "outputs": {"y": {}}} for each in params.get("inputs", ())]}
         if "path" in params and "route" in params:
             Path(params["path"]).write_text(tool)
             return {"path": params["path"]}
@@ -183,7 +185,7 @@ def test_a_machine_that_is_too_small_says_nothing_of_the_model(audit, tool):
 
 def test_one_input_set_that_is_too_large_for_the_machine_cannot_be_told(audit):
     error = {"type": "XlaRuntimeError", "message": "RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"}
-    runs = [{"input": "sample-0", "outputs": {}, "error": error}, {"input": "batch=5", "outputs": {}}]
+    runs = [{"input": "sample-0", "outputs": {}, "error": error}]
     after = run_candidates(convert(audit(("jax",), {"jax.run": Outcome("ok", {"runs": runs})})))
     (row,) = [row for row in after.probes if row.name.endswith(".sample-0")]
     assert (row.status, row.required) == ("crashed", True)
@@ -200,3 +202,65 @@ def test_inputs_that_the_reference_refuses_make_no_conversion_impossible(audit):
     assert not after.conversions and not [row for row in after.measurements if row.metric == "conversion.status"]
     (row,) = [row for row in after.probes if row.name == "reference.outputs"]
     assert row.required and row.status == "failed" and "ValueError: no" in row.reason
+
+
+@pytest.mark.parametrize("runs", [[], [{"input": "sample-0", "outputs": {}}]])
+def test_a_run_that_gives_nothing_is_no_pass(audit, runs):
+    after = run_candidates(convert(audit(("jax",), {"jax.run": Outcome("ok", {"runs": runs})})))
+    (row,) = [row for row in after.probes if row.name == "run.torch_export+torchax" and row.device == "cpu"]
+    assert row.required and row.status == "unsupported" and "nothing was compared" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("inputs", "names"),
+    [
+        (("x", "y"), {"x": "x", "y": "y"}),
+        (("serving_x", "serving_y"), {"x": "serving_x", "y": "serving_y"}),
+        (("train", "x", "y"), {"train": "train", "x": "x", "y": "y"}),
+        (("a", "b", "c"), {"train": "a", "x": "b", "y": "c"}),
+        (("y",), {"train": "train", "x": "x", "y": "y"}),
+        ((), {"train": "train", "x": "x", "y": "y"}),
+    ],
+)
+def test_values_that_became_part_of_the_model_are_given_to_nobody(inputs, names):
+    """Found when a JAX function with a flag in front of its arrays "failed on an input the original accepts"."""
+    arrays = {"train": {"value": True}, "x": {"file": "x"}, "y": np.ones(2)}
+    assert taken_names(arrays, inputs) == names
+
+
+def test_a_candidate_is_run_without_the_values_that_its_converter_took(audit):
+    before = audit(("tensorflow",), framework="jax")
+    given = tuple(replace(each, arrays={"train": {"value": True}, **each.arrays}) for each in before.samples)
+    done = Outcome("ok", {"params": {"model": {"format": "saved_model", "path": "p"}}, "input_names": ["x_"]})
+    before.pool._ends["jax2tf"] = done
+    after = run_candidates(convert(replace(before, samples=given)))
+    (asked,) = [params for tool, params in after.pool.asked if tool == "tensorflow.run"]
+    assert [list(each["arrays"]) for each in asked["inputs"]] == [["x_"], ["x_"]]
+    note = "on the way to tensorflow jax2tf makes train part of the model, with the value of the sample"
+    assert after.notes == (note,)
+
+
+def test_outputs_stay_paired_by_name_where_a_file_has_them_in_another_order(audit):
+    """Found when a TensorFlow model that returns {"b": ..., "a": ...} had its two outputs crossed in PyTorch."""
+    before = audit(("pytorch",), framework="tensorflow")
+
+    def writes(params):
+        return Outcome("ok", {"path": params["path"], "output_names": ["b", "a"], "file_output_names": ["a", "b"]})
+
+    before.pool._ends["tf2onnx"] = writes
+    turned = {"layouts": {"outputs": {"output.b": [0, 2, 1]}}}
+    before.pool._ends["onnx2torch"] = arrived(output_names=["output.a", "output.b"], **turned)
+    (candidate,) = convert(replace(before, artifact=Artifact("m", "saved_model", "tensorflow"))).candidates
+    assert candidate.outputs == ("output.b", "output.a")
+    assert candidate.layouts["outputs"] == {"output.b": [0, 2, 1]}
+
+
+def test_a_route_that_is_not_for_such_a_model_does_not_decide(audit):
+    before = audit(("pytorch",), framework="tensorflow")
+    before.pool._ends["keras_save"] = Outcome("unsupported", None, "no Keras model")
+    before.pool._ends["tf2onnx"] = Outcome("failed", None, "it writes to a variable", error={})
+    after = convert(replace(before, artifact=Artifact("m.py:f", "python_object", "tensorflow")))
+    assert [(row.route, row.ships) for row in after.conversions] == [
+        ("keras_save+keras_torch", False),
+        ("tf2onnx+onnx2torch", True),
+    ]

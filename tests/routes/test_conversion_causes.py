@@ -44,6 +44,19 @@ from tensoraudit.routes.onnx_to_torch_onnx2torch import identifiers, torchvision
             "aten.foo.default",
             "torchax has no JAX translation for the operator",
         ),
+        (
+            TORCHAX,
+            "An overflow was encountered while parsing an argument to a jitted computation, whose argument path is y. "
+            "Got <class 'int'> with value 1099511627776",
+            "",
+            "the integer 1099511627776 of the program does not fit into int32",
+        ),
+        (
+            TORCHAX,
+            "'NoneType' object has no attribute 'get_and_rotate_prng_key'",
+            "",
+            "the program draws random numbers",
+        ),
         (KERAS, "Could not locate class 'Mine'. Make sure", "", "the file names Mine, which is not Keras's own"),
         (KERAS, "keras was imported with the backend tensorflow, not torch", "", "Keras already runs on tensorflow"),
         (KERAS, "No module named 'h5py'", "", "Keras needs the package h5py"),

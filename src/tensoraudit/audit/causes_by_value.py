@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensoraudit.audit.cause_sentences import first_wrong, line_of, measurements, notes
-from tensoraudit.audit.layouts import as_reference
+from tensoraudit.audit.layouts import as_reference, output_pairs
 from tensoraudit.audit.parameter_sides import ModelSide, ModelSides, pair_sides
 from tensoraudit.audit.probing import open_arrays, probe_row
 from tensoraudit.audit.state import Audit, Candidate, Sample
@@ -73,7 +73,7 @@ def _diagnoses(audit: Audit, candidate: Candidate, sides: ModelSides, sample: Sa
     own = as_reference(audit.pool, candidate, run.outputs) if run is not None and not run.error else {}
     ends = [
         (outputs[pair.reference], own[pair.candidate])
-        for pair in pair_outputs(outputs, own).pairs
+        for pair in pair_outputs(outputs, own, output_pairs(candidate, outputs)).pairs
         if outputs[pair.reference].shape == own[pair.candidate].shape
     ]
     inputs = [value for value in sample.arrays.values() if hasattr(value, "ndim")]

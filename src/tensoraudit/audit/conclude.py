@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ PROBE_OF: Mapping[str, str] = {
     "training": "training", "ported": "ported", "gradients": "gradients",
 }  # fmt: skip
 """Which probe of the rule language a row of the report belongs to, by the row's first word."""
+
+SPOKEN = ("conversions", "equivalence", "probes", "notes", "settings", "findings")
+"""What of an audit holds texts of workers."""
 
 IMPLIED: Mapping[str, tuple[str, ...]] = {"outputs": ("sizes", "determinism", "session")}
 """Probes that come from the same runs."""
@@ -98,6 +102,7 @@ def _relocate(audit: Audit, site: Site) -> Site:
 def conclude(audit: Audit) -> Audit:
     """Suppress what the user silenced, grade, and write down the result."""
     assert audit.artifact is not None and audit.rules is not None
+    audit = _without_run_folder(audit)
     kept, silenced, outdated = _silence(audit)
     probes = audit.probes
     targets = audit.options.target
@@ -120,6 +125,27 @@ def conclude(audit: Audit) -> Audit:
         fail_on=audit.options.fail_on,
     )
     return audit.add(result=result)
+
+
+def _without_run_folder(audit: Audit) -> Audit:
+    """The run folder has another name in every run and is gone when the report is read: files in it by their names."""
+    if audit.pool is None:
+        return audit
+    folder = f"{audit.pool.folder}{os.sep}"
+    cleaned = {name: _cleaned(getattr(audit, name), folder) for name in SPOKEN}
+    return replace(audit, **cleaned)
+
+
+def _cleaned(value: Any, folder: str) -> Any:
+    if type(value) is str:  # a severity is a text too, and stays what it is
+        return value.replace(folder, "")
+    if type(value) in {tuple, list}:
+        return type(value)(_cleaned(each, folder) for each in value)
+    if isinstance(value, Mapping):
+        return {key: _cleaned(each, folder) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _cleaned(getattr(value, each.name), folder) for each in fields(value)})
+    return value
 
 
 def _silence(audit: Audit) -> tuple[list[Finding], list[Suppressed], list[str]]:
@@ -216,8 +242,12 @@ def _shape(array: Any) -> str:
 
 
 def _input_notes(audit: Audit) -> list[str]:
-    refused = [f"{run.sample} ({run.error})" for run in audit.reference_runs.values() if run.error]
-    notes = [f"input sets that the reference itself refuses, left out: {'; '.join(refused)}"] if refused else []
+    refused: dict[str, list[str]] = {}
+    for run in audit.reference_runs.values():
+        if run.error:
+            refused.setdefault(run.error, []).append(run.sample)
+    told = "; ".join(f"{', '.join(names)} ({error})" for error, names in refused.items())
+    notes = [f"input sets that the reference itself refuses, left out: {told}"] if refused else []
     if audit.implicit_batch:
         notes.append(
             "no dynamic dimension was declared: the first one was taken as the batch, since the reference accepts it"

@@ -13,7 +13,7 @@ from tensoraudit.audit.migration import TOOLS, Route, routes
 from tensoraudit.audit.prepare import side_of
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit, Candidate
-from tensoraudit.audit.travel import Journey, Known, Stop, travel
+from tensoraudit.audit.travel import Journey, Known, Stop, taken_names, travel
 from tensoraudit.audit.upgrade import two_interpreters, upgrade
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement
@@ -82,9 +82,12 @@ def _by_routes(audit: Audit, target: str, found: Sequence[Route], known: Known) 
 
 
 def _shipping(audit: Audit, journeys: Mapping[str, Journey]) -> str:
+    """The route that decides: what `--via` names, else the first that works, else the first for such a model."""
     if audit.options.via in journeys:
         return str(audit.options.via)
-    return next((name for name, each in journeys.items() if each.outcome.status == "ok"), next(iter(journeys)))
+    ends = {name: journey.outcome.status for name, journey in journeys.items()}
+    meant = next((name for name, end in ends.items() if end != "unsupported"), next(iter(ends)))
+    return next((name for name, end in ends.items() if end == "ok"), meant)
 
 
 def _journeys(audit: Audit, target: str, found: Sequence[Route], known: Known) -> dict[str, Journey]:
@@ -151,18 +154,31 @@ def _record(audit: Audit, target: str, journey: Journey, *, ships: bool, require
         conversions=(conversion,),
         probes=(replace(row, seconds=journey.seconds),),
         measurements=tuple(_measurements(audit, target, journey, ships=ships)),
-        notes=tuple(_altered(target, journey)) if ships else (),
+        notes=tuple(_altered(audit, target, journey)) if ships else (),
     )
 
 
-def _altered(target: str, journey: Journey) -> Iterator[str]:
-    """A note for what the converters say they have changed: of an input, no comparison of outputs would show it."""
+def _altered(audit: Audit, target: str, journey: Journey) -> Iterator[str]:
+    """A note for what the converters have changed: of an input, no comparison of outputs would show it."""
     facts = journey.facts(("dtype_changes", "dropped_outputs"))
     dtypes = [f"{name} from {old} to {new}" for name, (old, new) in facts.get("dtype_changes", {}).items()]
-    said = [f"changes the dtype of {', '.join(dtypes)}"] if dtypes else []
-    said += [f"drops {', '.join(facts['dropped_outputs'])}"] if facts.get("dropped_outputs") else []
+    changes = {
+        "changes the dtype of {}": dtypes,
+        "drops {}": facts.get("dropped_outputs", ()),
+        "makes {} part of the model, with the value of the sample": _frozen(audit, journey),
+    }
+    said = [words.format(", ".join(names)) for words, names in changes.items() if names]
     if said:
         yield f"on the way to {target} {journey.route.name} {' and '.join(said)}"
+
+
+def _frozen(audit: Audit, journey: Journey) -> list[str]:
+    """The numbers, strings and None of the sample that are no inputs of the converted model."""
+    if journey.end is None:
+        return []
+    given = audit.samples[0].arrays
+    kept = taken_names(given, journey.end.inputs)
+    return [name for name in given if name not in kept]
 
 
 def _arrived(audit: Audit, target: str, journey: Journey, end: Stop, *, ships: bool, fixed: bool) -> Audit:
@@ -210,7 +226,7 @@ def conversion_status(statuses: Mapping[str, str], shipping: str) -> str:
 
     | value | when |
     | --- | --- |
-    | ok, partial | the shipped route works, and so do all others, or not |
+    | ok, partial | the shipped route works, and so do all others that are for such a model, or not |
     | impossible | no route works, and at least one refused while no other hung or was missing |
     | refused | the shipped route refuses, another one works |
     | unknown | anything else: nobody could tell |
@@ -218,7 +234,7 @@ def conversion_status(statuses: Mapping[str, str], shipping: str) -> str:
     others = {status for route, status in statuses.items() if route != shipping}
     own = statuses[shipping]
     if own == "ok":
-        return "ok" if others <= {"ok"} else "partial"
+        return "ok" if others <= {"ok", "unsupported"} else "partial"
     if "ok" in others:
         return "refused" if own in REFUSED else "unknown"
     seen = {own, *others}

@@ -11,6 +11,7 @@ from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.modes import run_modes
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
+from tensoraudit.audit.travel import taken_names
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Probe
 from tensoraudit.probes.outcome import Outcome, lacks_memory
@@ -118,7 +119,14 @@ def usable_samples(audit: Audit) -> list[Sample]:
 
 
 def _samples_for(audit: Audit, candidate: Candidate) -> list[Sample]:
-    return [sample for sample in usable_samples(audit) if not (candidate.fixed and sample.kind == "size")]
+    """The input sets that a candidate is for, in its own names and without what was made part of it."""
+    taken = [sample for sample in usable_samples(audit) if not (candidate.fixed and sample.kind == "size")]
+    return [_taken(candidate, sample) for sample in taken]
+
+
+def _taken(candidate: Candidate, sample: Sample) -> Sample:
+    names = taken_names(sample.arrays, candidate.inputs)
+    return replace(sample, arrays={own: sample.arrays[name] for name, own in names.items()})
 
 
 def run_candidates(audit: Audit) -> Audit:
@@ -142,16 +150,17 @@ def _run_reference_on_cuda(audit: Audit) -> Audit:
 
 
 def _no_reference(audit: Audit) -> Audit:
-    errors = [f"{run.sample}: {run.error}" for run in audit.reference_runs.values() if run.error]
-    if not errors:
+    failed = [run for run in audit.reference_runs.values() if run.error]
+    if not failed:
         return audit
     label = audit.reference.label.split("/")[0] if audit.reference else ""
-    reason = f"the reference itself fails, whatever the input set; {errors[0]}"
+    reason = f"the reference itself fails, whatever the input set; {failed[0].sample}: {failed[0].error}"
+    reason = f"{reason}. {failed[0].remedy.rstrip('.')}" if failed[0].remedy else reason
     return audit.add(probes=(probe_row("reference.outputs", label, "cpu", "failed", reason, required=True),))
 
 
 def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required: bool) -> Audit:
-    outcome = _submit(audit, candidate, device).of_the_model
+    outcome = _speaking(_submit(audit, candidate, device).of_the_model)
     runs = read_runs(outcome.result)
     label = _label(candidate, device)
     result = outcome.result or {}
@@ -179,6 +188,14 @@ def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required:
     )
 
 
+def _speaking(outcome: Outcome) -> Outcome:
+    """A run that ends well and gives nothing is no pass."""
+    rows = (outcome.result or {}).get("runs", ())
+    if outcome.status != "ok" or any(row.get("outputs") or row.get("error") for row in rows):
+        return outcome
+    return replace(outcome, status="unsupported", reason="gave no output for any input set: nothing was compared")
+
+
 def _starved(candidate: Candidate, device: str, runs: Mapping[str, Run], *, required: bool) -> Iterator[Probe]:
     """A row for each input set that this machine is too small for: that says nothing of the model."""
     for name, run in runs.items():
@@ -200,7 +217,7 @@ def _label(candidate: Candidate, device: str) -> str:
 def _submit(audit: Audit, candidate: Candidate, device: str) -> Outcome:
     assert audit.pool is not None
     names = argument_names(audit, candidate)
-    samples = [wire(audit.pool, as_candidate(candidate, names, sample)) for sample in _samples_for(audit, candidate)]
+    samples = [wire(audit.pool, as_candidate(candidate, names, each)) for each in _samples_for(audit, candidate)]
     return audit.pool.run(
         candidate.framework,
         framework_of(candidate.framework).job("run"),

@@ -14,8 +14,8 @@ from tensoraudit.artifacts.artifact import Framework as Name
 
 Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "export"]
 """What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training` and `export` are jobs,
-called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where it can;
-`cuda` that it runs on that device."""
+called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where
+it can; `cuda` that it runs on that device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,12 @@ def _constant_outputs(audit: Audit) -> Iterator[str]:
 
 def constant_outputs(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a note for each floating output (name to array, a mapping for each input set) that is one and the same
-    number whatever goes in: two sides that agree on it prove next to nothing."""
+    number whatever goes in, and for each that is always empty: two sides that agree on it prove next to nothing."""
     for name in runs[0] if len(runs) > 1 else ():
-        arrays = [outputs[name] for outputs in runs if name in outputs and outputs[name].size]
+        given = [outputs[name] for outputs in runs if name in outputs]
+        arrays = [array for array in given if array.size]
+        if not arrays:
+            yield f"output {name} has no element for any input set, so that nothing of it is compared"
         numbers = {value for array in arrays if array.dtype.kind == "f" for value in (array.min(), array.max())}
         if len(numbers) == 1 and sum(array.size for array in arrays) > len(arrays):
             yield (

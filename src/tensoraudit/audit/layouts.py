@@ -30,15 +30,29 @@ def argument_names(audit: Audit, candidate: Candidate) -> Sequence[str]:
     return [argument["name"] for argument in (outcome.result or {}).get("arguments", ())]
 
 
+GIVEN = "candidate"
+"""The name of the model that `compare` is given. Its inputs have other names only where a map says so, while those of a
+converted model are listed by its converter, whatever the order of a sample."""
+
+
 def as_candidate(candidate: Candidate, names: Sequence[str], sample: Sample) -> Sample:
-    """The sample as the candidate takes it. `names` are its arguments; where not all of the sample's fit, they go by
-    position: two models may call one argument differently."""
+    """The sample as the candidate takes it. `names` are its arguments. Where not all of the sample's fit, what has no
+    namesake goes by position among what is left: two models may call one argument differently. What a map says goes
+    before any namesake."""
     arrays = sample.arrays
     fit = all(name.split(".")[0] in names for name in arrays)
-    if names and not fit and len(arrays) <= len(names):
-        arrays = dict(zip(names, arrays.values(), strict=False))
+    mapped = candidate.name == GIVEN and len(candidate.inputs) == len(arrays)
+    if mapped or (names and not fit and len(arrays) <= len(names)):
+        own = list(candidate.inputs) if mapped else _own_names(names, list(arrays))
+        arrays = dict(zip(own, arrays.values(), strict=True))
     layouts = candidate.layouts.get("inputs", {})
     return replace(sample, arrays={name: _turned(value, layouts.get(name)) for name, value in arrays.items()})
+
+
+def _own_names(names: Sequence[str], ours: Sequence[str]) -> list[str]:
+    """The candidate's name of each of the sample's arguments."""
+    free = iter([name for name in names if name not in ours])
+    return [name if name in names else next(free) for name in ours]
 
 
 def _turned(value: Any, order: Sequence[int] | None) -> Any:

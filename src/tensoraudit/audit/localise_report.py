@@ -10,7 +10,7 @@ import numpy as np
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.localise_by_value import Found, Search, look_at
 from tensoraudit.audit.localise_found import Located, local_measurement, reproducer_folder, shown_line
-from tensoraudit.audit.localise_sides import MEMORY, Side
+from tensoraudit.audit.localise_sides import Side
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.blocks import largest_difference
 from tensoraudit.equivalence.tensor import TensorComparison
@@ -20,6 +20,9 @@ from tensoraudit.findings.result import FirstDivergence
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
 
+INTERMEDIATES = 4
+"""One such part of a worker's memory is for intermediates: 2 GiB by default."""
+
 
 def search_by_value(
     audit: Audit, candidate: Candidate, sample: Sample, outputs: Sequence[str]
@@ -27,7 +30,7 @@ def search_by_value(
     """Return the first divergence on the way to the failing `outputs` of the reference; None when no value differs, the
     outcome of a worker that failed."""
     assert audit.pool is not None and audit.reference is not None
-    memory = int(getattr(audit.options, "localise_memory", MEMORY))
+    memory = audit.options.memory // INTERMEDIATES
     reference = Side(audit.reference.role, audit.reference.params, sample.arrays, memory)
     other = Side(candidate.framework, candidate.params, candidate_arrays(audit, candidate, sample), memory)
     first, second = look_at(audit.pool, reference, other)

@@ -85,5 +85,5 @@ def read_side(pool: Pool, outcome: Outcome) -> ModelSide:
 
 def _parameter(pool: Pool, row: Mapping[str, Any]) -> Parameter:
     array = pool.get(row["tensor"]) if "tensor" in row else np.broadcast_to(np.float32(0), tuple(row["shape"]))
-    words = {key: str(row.get(key, "")) for key in ("kind", "axes", "gates", "part", "cell")}
+    words = {key: str(row.get(key, "")) for key in ("kind", "axes", "gates", "part", "cell", "dtype")}
     return Parameter(row["name"], array, row["module"], row["class"], **words)

@@ -26,12 +26,12 @@ from tensoraudit.audit.samples import (
     with_values,
 )
 from tensoraudit.audit.state import Audit, Side
-from tensoraudit.audit.upgrade import source_role, target_role, two_interpreters, with_target
+from tensoraudit.audit.upgrade import check_sides, source_role, target_role, two_interpreters, with_target
 from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
 from tensoraudit.extract.python_frameworks import file_of, frameworks_of
-from tensoraudit.facts import Unknown
+from tensoraudit.facts import Measurement, Unknown
 from tensoraudit.findings.baseline import read_baseline
 from tensoraudit.findings.suppress import read_config
 from tensoraudit.language.packs import changes, chosen_rules
@@ -41,15 +41,22 @@ from tensoraudit.options import Options
 def identify_artifacts(audit: Audit) -> Audit:
     """Read what the user handed over, from its bytes; refuse what cannot be audited. Raises InputError."""
     artifact = told(identify(audit.spec), audit.options.framework)
-    require_model(artifact, audit.options.model, audit.options.trust)
+    if not held_back(artifact, audit.options):
+        require_model(artifact, audit.options.model, audit.options.trust)
     audit = replace(audit, options=with_target(artifact, audit.options))
-    check_route(artifact, audit.options.via, audit.options.target)
     against = told(identify(audit.against), audit.options.framework) if audit.against else None
     if against is None:
+        check_route(artifact, audit.options.via, audit.options.target)
+        check_sides(artifact, audit.options)
         return audit.add(artifact=artifact)
     require_model(against, audit.options.model, audit.options.trust)
     options = replace(audit.options, target=(against.framework,))
     return replace(audit, options=options).add(artifact=artifact, candidate_artifact=against)
+
+
+def held_back(artifact: Artifact, options: Options) -> bool:
+    """Whether a model is read but not run: a SavedModel whose operators use files does so whenever it runs."""
+    return artifact.format == "saved_model" and bool(artifact.imports) and not options.trust
 
 
 def told(artifact: Artifact, option: str | None) -> Artifact:
@@ -81,10 +88,10 @@ def check_route(artifact: Artifact, via: str | None, targets: Sequence[str]) -> 
             remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(TOOLS)}."
             raise InputError(f"no converter is called {tool!r}", where="--via", remedy=remedy)
     names = [route.name for target in targets for route in routes(artifact, target)]
-    if via is None or via in names or not names:
+    if via is None or via in names or not FRAMEWORKS[artifact.framework].can("run"):
         return
     leads = f"from {FRAMEWORKS[artifact.framework].title} to {' or '.join(targets)}"
-    remedy = f"Use one of {', '.join(names)}, or leave the option out."
+    remedy = f"Use one of {', '.join(names)}, or leave the option out." if names else "Leave the option out."
     raise InputError(f"{via} does not lead {leads}", where="--via", remedy=remedy)
 
 
@@ -117,6 +124,8 @@ def choose_rules(audit: Audit) -> Audit:
 def start_workers(audit: Audit) -> Audit:
     """Begin the imports of every framework that will be needed, so that they overlap with reading."""
     if audit.pool is None or audit.artifact is None or audit.artifact.framework == "python":
+        return audit
+    if held_back(audit.artifact, audit.options):
         return audit
     for role in needed_workers(audit.artifact, audit.options):
         audit.pool.start(role)
@@ -167,7 +176,18 @@ def describe_reference(audit: Audit) -> Audit:
     cannot be built for a reason that is the user's to mend."""
     assert audit.artifact is not None
     audit.progress("reading the model")
+    if held_back(audit.artifact, audit.options):
+        return _describe_held_back(audit)
     return DESCRIBERS.get(audit.artifact.framework, _describe_framework)(audit)
+
+
+def _describe_held_back(audit: Audit) -> Audit:
+    assert audit.artifact is not None
+    names = list(audit.artifact.imports)
+    uses = f"its operators use files ({', '.join(names)})"
+    reason = f"not run: {uses}; if you trust where it comes from, add --trust"
+    row = probe_row("reference.run", audit.artifact.framework, "cpu", "unsupported", reason, required=True)
+    return audit.add(probes=(row,), measurements=(Measurement("artifact.file_operators", "model", names),))
 
 
 def _describe_source(audit: Audit) -> Audit:

@@ -70,6 +70,7 @@ def _read_run(run: Mapping[str, Any]) -> Run:
         error.get("source") if error else None,
         run.get("perturbed_by", ""),
         _error_text(again) if again else "",
+        error.get("remedy", "") if error else "",
     )
 
 

@@ -37,6 +37,7 @@ class Run:
     """What one side gave for one sample; outputs are tensor references of the pool.
 
     `repeat` is a second run, empty where none was made; `repeat_error` says that it failed after the first did not.
+    `remedy` is what to do about `error`, where that is known.
     """
 
     sample: str
@@ -49,6 +50,7 @@ class Run:
     source: Mapping[str, Any] | None = None
     perturbed_by: str = ""
     repeat_error: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from tensoraudit.audit.parameter_sides import ModelSides
 from tensoraudit.audit.state import Audit, Candidate
-from tensoraudit.equivalence.parameter import Pair, Term, made_of
+from tensoraudit.equivalence.blocks import Array, largest_magnitude
+from tensoraudit.equivalence.parameter import Pair, Parameter, Term, made_of
 from tensoraudit.equivalence.steps import describe
 from tensoraudit.errors import InputError
 
@@ -33,13 +34,25 @@ def transfer_weights(
     arrays = {each.name: each.array for each in sides.reference.parameters}
     owners = {each.name: each for each in sides.candidate.parameters}
     weights = {
-        pair.candidate: audit.pool.put(
-            np.ascontiguousarray(made_of(pair, arrays).astype(owners[pair.candidate].array.dtype))
-        )
-        for pair in sides.pairs.pairs
+        pair.candidate: audit.pool.put(_fitted(pair, arrays, owners[pair.candidate])) for pair in sides.pairs.pairs
     }
     model = {**candidate.params["model"], "weights": weights}
     return replace(candidate, params={**candidate.params, "model": model}), tuple(_told(sides))
+
+
+def _fitted(pair: Pair, arrays: Mapping[str, Array], owner: Parameter) -> Array:
+    """The weight in the candidate's dtype. Raises InputError where its range is too small: infinities are no copy."""
+    made = made_of(pair, arrays)
+    with np.errstate(over="ignore"):
+        fitted = np.ascontiguousarray(made.astype(owner.array.dtype))
+    if np.isfinite(made).all() and not np.isfinite(fitted).all():
+        raise InputError(
+            f"{pair.terms[0].reference} goes to {largest_magnitude(made):.3g}, more than {owner.dtype} of "
+            f"{pair.candidate} can hold",
+            where="--transfer",
+            remedy="Build the candidate in a dtype of a larger range.",
+        )
+    return fitted
 
 
 def _refuse_unpaired(sides: ModelSides) -> None:
@@ -70,11 +83,25 @@ def _told(sides: ModelSides) -> Iterator[str]:
     for pair in changed:
         ways.setdefault(way(pair), []).append(pair.candidate)
     yield from (f"--transfer copied after {how}: {_listed(names)}" for how, names in ways.items())
+    yield from _rounded(sides)
     guessed = [f"{pair.terms[0].reference} into {pair.candidate}" for pair in pairs if pair.how == "order"]
     if guessed:
         yield f"--transfer paired by shape and order of use alone: {_listed(guessed)}"
     if left := [each.name for each in sides.candidate.parameters if each.counts]:
         yield f"--transfer left in the candidate: {_listed(left)}"
+
+
+def _rounded(sides: ModelSides) -> Iterator[str]:
+    """Weights that the candidate holds in another dtype: what is copied into fewer bits is not the same."""
+    ours = {each.name: each.dtype for each in sides.reference.parameters}
+    theirs = {each.name: each.dtype for each in sides.candidate.parameters}
+    found: dict[tuple[str, str], list[str]] = {}
+    for pair in sides.pairs.pairs:
+        dtypes = ours[pair.terms[0].reference], theirs[pair.candidate]
+        if dtypes[0] != dtypes[1]:
+            found.setdefault(dtypes, []).append(pair.candidate)
+    for (old, new), names in found.items():
+        yield f"--transfer turned {old} into {new}: {_listed(names)}"
 
 
 def way(pair: Pair) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,11 +135,10 @@ def _lacking(there: Collection[str], hop: Hop, role: str) -> str:
 def _request(audit: Audit, hop: Hop, before: Stop, folder: str) -> dict[str, Any]:
     assert audit.pool is not None
     sample = wire(audit.pool, export_sample(audit))
-    names = dict(zip(sample["arrays"], before.inputs, strict=False))
-    arrays = {names.get(name, name): array for name, array in sample["arrays"].items()}
+    names = taken_names(sample["arrays"], before.inputs)
     request = {
         **before.params,
-        "inputs": {**sample, "arrays": arrays},
+        "inputs": {**sample, "arrays": {own: sample["arrays"][name] for name, own in names.items()}},
         "dynamic": {names.get(name, name): axes for name, axes in audit.dynamic.items()},
         "opset": audit.options.opset,
     }
@@ -150,22 +149,50 @@ def _request(audit: Audit, hop: Hop, before: Stop, folder: str) -> dict[str, Any
     return {**request, "tool": hop.tool, "folder": str(place)}
 
 
+def taken_names(arrays: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, str]:
+    """Return what a converted model with these inputs calls the leaves of a sample: by name, else by position.
+
+    Numbers, strings and None that a converter has made part of the model are left out.
+    """
+    tensors = [name for name, array in arrays.items() if not (isinstance(array, Mapping) and "value" in array)]
+    leaves = tensors if len(inputs) == len(tensors) else list(arrays)
+    by_name = set(leaves) <= set(inputs) or len(leaves) != len(inputs)
+    return dict(zip(leaves, leaves if by_name else inputs, strict=True))
+
+
 def _after(hop: Hop, before: Stop, result: Mapping[str, Any]) -> Stop:
     """The model behind a hop; what a converter does not name keeps its name."""
     params = {"path": str(result["path"])} if hop.job == "export" else result["params"]
-    layouts = {kind: dict(_composed(before, result, kind)) for kind in ("inputs", "outputs")}
-    inputs = tuple(result.get("input_names") or before.inputs)
-    return Stop(params, inputs, tuple(result.get("output_names") or before.outputs), layouts, result)
+    inputs, outputs = tuple(result.get("input_names") or before.inputs), _outputs(before, result)
+    told = result.get("layouts") or {}
+    layouts = {
+        "inputs": _composed(before.layouts, told, "inputs", dict(zip(before.inputs, inputs, strict=False))),
+        "outputs": _composed(before.layouts, told, "outputs", dict(zip(before.outputs, outputs, strict=False))),
+    }
+    return Stop(params, inputs, outputs, layouts, result)
 
 
-def _composed(before: Stop, result: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Sequence[int]]]:
+def _outputs(before: Stop, result: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the outputs in the order of the reference's.
+
+    A converter goes by the order of the model that it is given, and a file may have another one than the model that it
+    was made of: TensorFlow sorts a dict by its keys.
+    """
+    names, order = tuple(result.get("output_names") or before.outputs), before.result.get("file_output_names", ())
+    if len(order) != len(names) or set(order) != set(before.outputs):
+        return names
+    found = dict(zip(order, names, strict=True))
+    return tuple(found[name] for name in before.outputs)
+
+
+def _composed(
+    before: Mapping[str, Permutations], told: Mapping[str, Permutations], kind: str, names: Mapping[str, str]
+) -> dict[str, Sequence[int]]:
     """Permutations of two hops in a row, under the names that the later one gives."""
-    earlier = before.layouts.get(kind, {})
-    later = (result.get("layouts") or {}).get(kind, {})
-    old_names = before.inputs if kind == "inputs" else before.outputs
-    new_names = result.get("input_names" if kind == "inputs" else "output_names") or old_names
-    names = dict(zip(old_names, new_names, strict=False))
-    renamed = {names.get(name, name): axes for name, axes in earlier.items()}
+    later = told.get(kind, {})
+    renamed = {names.get(name, name): axes for name, axes in before.get(kind, {}).items()}
+    found: dict[str, Sequence[int]] = {}
     for name in {**renamed, **later}:
         first = renamed.get(name) or range(len(later.get(name, ())))
-        yield name, [first[axis] for axis in later.get(name) or range(len(first))]
+        found[name] = [first[axis] for axis in later.get(name) or range(len(first))]
+    return found

@@ -16,6 +16,7 @@ from tensoraudit.audit.modes import mode_candidates
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.releases import Change, Crossing, changes, crossings, mentions
 from tensoraudit.audit.state import Audit, Candidate
+from tensoraudit.errors import InputError
 from tensoraudit.options import Options
 
 SIDES = ("source", "target")
@@ -33,6 +34,23 @@ def with_target(artifact: Artifact, options: Options) -> Options:
     """Return the options with the model's own framework as target where nobody named one and interpreters differ."""
     stays = not options.targeted and two_interpreters(options) and FRAMEWORKS[artifact.framework].can("run")
     return replace(options, target=(artifact.framework,)) if stays else options
+
+
+def check_sides(artifact: Artifact, options: Options) -> None:
+    """Refuse an interpreter for a side where a target is another framework: nothing would run in it.
+
+    Raises InputError.
+    """
+    others = [target for target in options.target if target != artifact.framework]
+    if not others or not two_interpreters(options) or not FRAMEWORKS[artifact.framework].can("run"):
+        return
+    raise InputError(
+        f"source and target are the sides of a model that stays in {FRAMEWORKS[artifact.framework].title}, "
+        f"and the target is {' and '.join(others)}",
+        where="--python",
+        remedy=f"Name frameworks (--python {FRAMEWORKS[artifact.framework].role}=PATH), or add --target "
+        f"{artifact.framework} alone.",
+    )
 
 
 def source_role(framework: str, options: Options) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import Array
+from tensoraudit.equivalence.blocks import Array, largest_magnitude
 from tensoraudit.equivalence.steps import Steps, apply, difference, same
 
 How = Literal["map", "name", "value", "order"]
@@ -17,7 +17,8 @@ How = Literal["map", "name", "value", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a side; see the `parameters` jobs for `kind`, `axes`, `gates`, `part` and `cell`."""
+    """One parameter of a side; see the `parameters` jobs for `kind`, `axes`, `gates`, `part` and `cell`. `dtype` is what
+    the model itself holds: a bfloat16 comes as float32."""
 
     name: str
     array: Array
@@ -28,6 +29,7 @@ class Parameter:
     gates: str = ""
     part: str = ""
     cell: str = ""
+    dtype: str = ""
 
     @property
     def counts(self) -> bool:
@@ -99,13 +101,22 @@ def judged(pair: Pair, reference: Sequence[Parameter], candidate: Parameter) -> 
 
 
 def is_folded(expected: Array, found: Array, axis: int) -> bool:
-    """Tell whether `found` is `expected` with each slice along an axis times a factor of its own, not all alike."""
+    """Tell whether `found` is `expected` with each slice along an axis times a factor of its own, not all alike.
+
+    Slices of one element tell nothing: any number is any other times a factor.
+    """
     if expected.ndim < 2 or expected.dtype.kind != "f" or expected.shape[axis] < 2:
         return False
-    rows, own = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1).astype(float) for each in (expected, found))
-    sizes = (rows * rows).sum(axis=1)
-    if not sizes.all():
+    rows, own = np.moveaxis(expected, axis, 0), np.moveaxis(found, axis, 0)
+    if rows[0].size < 2:
         return False
-    factors = (rows * own).sum(axis=1) / sizes
-    left = np.abs(own - factors[:, None] * rows).max()
-    return bool(left <= 1e-5 * np.abs(own).max() and factors.std() > 1e-3 * np.abs(factors).max())
+    within = 1e-5 * largest_magnitude(found)
+    factors = []
+    for one, other in zip(rows, own, strict=True):  # slice by slice, so that memory does not grow with the tensor
+        x, y = one.reshape(-1).astype(np.float64), other.reshape(-1).astype(np.float64)
+        size = float(x @ x)
+        factor = float(x @ y) / size if size else 0.0
+        if not size or not np.abs(y - factor * x).max() <= within:
+            return False
+        factors.append(factor)
+    return bool(np.std(factors) > 1e-3 * np.abs(factors).max())

@@ -41,8 +41,7 @@ def key_of(parameters: Sequence[Named]) -> Mapping[str, Key]:
     }
 
 
-def same_place(a: Key, b: Key, *, exact: bool) -> bool:
-    """Tell whether two keys mean the same parameter: by the whole path, or by its last word alone."""
-    if a[1] != b[1] or not a[0] or not b[0]:
-        return False
-    return a[0] == b[0] if exact else a[0][-1] == b[0][-1]
+def place_of(key: Key, *, exact: bool) -> Key | None:
+    """What two keys of one parameter share: the whole path, or its last word alone. None for a key without a path."""
+    path, kind = key
+    return None if not path else (path if exact else path[-1:], kind)

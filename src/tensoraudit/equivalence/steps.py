@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import Array, blocks
+from tensoraudit.equivalence.blocks import Array, blocks, largest_magnitude
 from tensoraudit.equivalence.layout import find_permutation
 
 Step = Mapping[str, Any]
@@ -42,7 +42,7 @@ def apply(steps: Sequence[Step], array: Array) -> Array:
             raise ValueError(f"{name!r} is no step; there are {', '.join(_APPLY)}")
         try:
             array = _APPLY[name](array, value)
-        except (ValueError, IndexError, TypeError, KeyError) as problem:
+        except (ValueError, IndexError, TypeError, KeyError, ArithmeticError) as problem:
             raise ValueError(f"{name} {value} does not fit an array of shape {list(array.shape)}: {problem}") from None
     return array
 
@@ -54,9 +54,14 @@ def _gates(array: Array, value: Mapping[str, Any]) -> Array:
 
 def _place(array: Array, value: Mapping[str, Any]) -> Array:
     axis, of, at = int(value["axis"]), int(value["of"]), int(value["at"])
+    if not 0 <= at < of <= _MOST_BLOCKS:
+        raise ValueError(f"there is no block {at} of {of}")
     parts = [array if index == at else np.zeros_like(array) for index in range(of)]
     return np.concatenate(parts, axis=axis)
 
+
+_MOST_BLOCKS = 64
+"""No cell has more gates, and no map makes an array of any size."""
 
 _APPLY: Mapping[str, Callable[[Array, Any], Array]] = {
     "take": lambda array, value: array[int(value)],
@@ -91,7 +96,7 @@ def same(a: Array, b: Array) -> bool:
     """Tell whether two weights are one and the same, element by element, up to `SAME` of the largest."""
     if a.shape != b.shape:
         return False
-    limit = SAME * float(np.abs(a).max(initial=0.0)) if a.dtype.kind == "f" else 0.0
+    limit = SAME * largest_magnitude(a) if a.dtype.kind == "f" else 0.0
     pieces = (piece for _, piece in blocks(a, b))
     return all(bool((np.abs(x.astype(np.float64) - y.astype(np.float64)) <= limit).all()) for x, y in pieces)
 
@@ -100,10 +105,11 @@ def difference(a: Array, b: Array) -> float:
     """Return how far `b` is from `a`: the norm of the difference over the norm of `a`; infinite for other shapes."""
     if a.shape != b.shape:
         return math.inf
-    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
-    size = float(np.linalg.norm(x))
-    gap = float(np.linalg.norm(x - y))
-    return gap / size if size else (0.0 if gap == 0.0 else math.inf)
+    size, gap = 0.0, 0.0
+    for _, (x, y) in blocks(a, b):
+        apart = x.astype(np.float64) - y
+        size, gap = size + float(np.square(x, dtype=np.float64).sum()), gap + float(apart @ apart)
+    return math.sqrt(gap / size) if size else (0.0 if gap == 0.0 else math.inf)
 
 
 def find_steps(reference: Array, candidate: Array, flips: Sequence[int] | None = None) -> Steps | None:
@@ -141,7 +147,7 @@ def _search(reference: Array, candidate: Array, flips: Sequence[int] | None) -> 
 
 
 def _transposed(reference: Array, candidate: Array) -> Iterator[Steps]:
-    within = SAME * float(np.abs(reference).max(initial=0.0))
+    within = SAME * largest_magnitude(reference)
     order = find_permutation(candidate, reference, within)
     if order is not None:
         yield ({"transpose": list(order)},)

@@ -19,6 +19,7 @@ METRICS: Final[Mapping[str, str]] = {
     "candidate.deterministic": "determinism",
     "reference.state_changed": "determinism",
     "levels.verdict": "levels",
+    "artifact.file_operators": "artifact",
     "conversion.status": "export",
     "conversion.route": "export",
     "export.status": "export",

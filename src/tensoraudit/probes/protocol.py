@@ -35,6 +35,7 @@ __all__ = [
     "TensorReferenceError",
     "decode",
     "encode",
+    "remedy_of",
 ]
 
 MAX_LINE = 64 << 20  # bytes; the description of a 100,000-node graph takes about 30 MB
@@ -63,6 +64,12 @@ class JobUnsupported(JobError):  # noqa: N818
     """The job cannot do this kind of thing here (a dtype, a device, a version)."""
 
     status = "unsupported"
+
+
+def remedy_of(problem: BaseException) -> dict[str, str]:
+    """Return {"remedy": what to do} where one of our own exceptions knows it, else nothing."""
+    found = problem.details.get("remedy") if isinstance(problem, JobError) else None
+    return {"remedy": str(found)} if found else {}
 
 
 class Session:

@@ -42,6 +42,16 @@ TORCHAX: tuple[Cause, ...] = (
         "Compute in a dtype that both have (float32, bfloat16, int32).",
     ),
     cause(
+        r"overflow was encountered while parsing an argument[^\n]*value (?P<value>-?\d+)",
+        "the integer {value} of the program does not fit into int32, to which JAX narrows int64 without 64-bit types",
+        "Keep the integers of the model below 2^31.",
+    ),
+    cause(
+        r"get_and_rotate_prng_key",
+        "the program draws random numbers, for which torchax has no generator in a converted program",
+        "Make the random numbers an input of forward, or take them out of the model for inference.",
+    ),
+    cause(
         r"TracerBoolConversion|Concretization|TracerIntegerConversion|TracerArrayConversion|NonConcreteBooleanIndex"
         r"|Attempted boolean conversion of traced array|Abstract tracer value encountered",
         "the operator {operator} needs a value while JAX traces it that is known only when the model runs",

@@ -190,3 +190,10 @@ def test_what_a_layer_refuses_is_said_in_one_line(ask):
     run = ask("run", "dense.keras", {"a": {"features": np.ones((2, 5), np.float32)}}).result["runs"][0]
     assert "Arguments received" not in run["error"]["message"] and "\n" not in run["error"]["message"]
     assert "features" in run["error"]["message"] or "shape" in run["error"]["message"]
+
+
+def test_an_export_leaves_a_model_as_it_was(ask, pool):
+    """It runs the model once to learn its outputs; a later job, and the file, hold the first state all the same."""
+    assert export(ask, pool, "Counter").status == "failed"
+    (run,) = ask("run", "Counter", {"a": {"x": X}}, oracle=False).result["runs"]
+    np.testing.assert_array_equal(pool.get(run["outputs"]["output"]), X)

@@ -12,7 +12,7 @@ from tensoraudit.probes.calls import Signature
 from tensoraudit.probes.jax.devices import seed_everything
 from tensoraudit.probes.jax.names import named_leaves
 from tensoraudit.probes.jax.tensors import is_array
-from tensoraudit.probes.protocol import JobError, JobFailed
+from tensoraudit.probes.protocol import JobError, JobFailed, remedy_of
 from tensoraudit.routes.source import error_place
 
 MAX_MESSAGE = 2000
@@ -89,7 +89,7 @@ def forward_error(problem: Exception) -> dict[str, Any]:
     """Return an exception of the model as data: type, message, and the user's line."""
     message = problem.message if isinstance(problem, JobError) else str(problem)
     kind = "ValueError" if isinstance(problem, JobFailed) else type(problem).__name__
-    return {"type": kind, "message": _readable(message), "source": error_place(problem)}
+    return {"type": kind, "message": _readable(message), "source": error_place(problem), **remedy_of(problem)}
 
 
 def _readable(message: str) -> str:

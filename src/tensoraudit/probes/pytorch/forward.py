@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tensoraudit.probes.protocol import JobError
+from tensoraudit.probes.protocol import JobError, remedy_of
 from tensoraudit.probes.pytorch.arguments import Signature
 from tensoraudit.probes.pytorch.devices import seed_everything
 from tensoraudit.probes.pytorch.loaded import Loaded
@@ -24,8 +24,8 @@ class Subject:
     """A reference in eval mode on one device.
 
     A call never sees what an earlier call left behind: when forward changed anything that the module remembers, the
-    next call gets a new copy. `state_changed` names what was ever changed, `left_out` the classes of results that are no
-    tensors.
+    next call gets a new copy. `state_changed` names what was ever changed, `left_out` the classes of results that are
+    no tensors.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ def forward_error(problem: Exception) -> dict[str, Any]:
     """Return an exception of the model as data: type, message, and the user's line."""
     message = problem.message if isinstance(problem, JobError) else str(problem)
     source = text_place(message) or node_place(problem) or error_place(problem)
-    return {"type": type(problem).__name__, "message": _readable(message), "source": source}
+    return {"type": type(problem).__name__, "message": _readable(message), "source": source, **remedy_of(problem)}
 
 
 def _readable(message: str) -> str:

@@ -28,6 +28,6 @@ def name_outputs(value: Any) -> dict[str, torch.Tensor]:
 
 
 def left_out(value: Any) -> dict[str, str]:
-    """Return the class of each value in a result that is no tensor, by name: nothing compares them. None is no value."""
+    """Return the class of each value in a result that is no tensor, by name: nothing compares these. None is none."""
     leaves = flatten(value, ROOT)
     return {name: type(leaf).__name__ for name, leaf in leaves if not isinstance(leaf, (torch.Tensor, type(None)))}

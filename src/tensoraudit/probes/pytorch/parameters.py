@@ -46,10 +46,13 @@ def parameters(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
 
 
 def _rows(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], torch.Tensor]]:
+    """A tied weight is listed once, under its first name, as torch itself lists it."""
+    seen: set[int] = set()
     for path, owner in module.named_modules():
         own = [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]
         for name, tensor in own:
-            if tensor is not None:
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
                 row = {
                     **{"name": f"{path}.{name}" if path else name, "shape": list(tensor.shape)},
                     **{"dtype": dtype_name(tensor.dtype), "module": path, "class": type(owner).__name__},

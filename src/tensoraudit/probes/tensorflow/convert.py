@@ -10,6 +10,7 @@ from typing import Any
 from tensoraudit.probes.converted import converted
 from tensoraudit.probes.protocol import JobFailed, JobUnsupported, Session
 from tensoraudit.probes.tensorflow.loading import open_model, read_input
+from tensoraudit.probes.tensorflow.state import State
 from tensoraudit.routes import onnx_to_tensorflow_onnx2tf
 from tensoraudit.routes.export_log import ExportLog
 from tensoraudit.routes.failure import understand
@@ -90,7 +91,9 @@ def keras_save(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     if not model.is_keras:
         raise JobUnsupported(f"a {type(model.owner).__name__} is no Keras model, so it has no .keras file")
     leaves = read_input(session, params["inputs"])
+    state = State(model)
     outputs = list(model.run(leaves))  # a model of the user's own class has no weights before its first call
+    state.restore()  # the file holds what the model remembers
     path = Path(params["folder"]) / "model.keras"
     log = ExportLog(list(leaves))
     try:

@@ -87,7 +87,15 @@ def _tflite(params: Mapping[str, Any], session: Session, leaves: Mapping[str, An
 
 def _tensorflow(params: Mapping[str, Any], session: Session, leaves: Mapping[str, Any], dynamic: Dynamic) -> Prepared:
     model = open_model(session, params["model"]).model
-    return _request(model, leaves, dynamic, params), State(model).restore
+    state = State(model)
+    try:
+        # Before the model is traced: what it returns is also what it refuses to be called with.
+        outputs = tuple(_guarded(lambda: model.run(leaves)))
+        state.restore()  # what a trace captures is part of the file
+        return _request(model, leaves, outputs, dynamic, params), state.restore
+    except BaseException:
+        state.restore()
+        raise
 
 
 PREPARED: Mapping[str, Callable[[Mapping[str, Any], Session, Mapping[str, Any], Dynamic], Prepared]] = {
@@ -97,12 +105,11 @@ PREPARED: Mapping[str, Callable[[Mapping[str, Any], Session, Mapping[str, Any], 
 """By route: from the job to what is asked of the converter, and what puts the model back into its first state."""
 
 
-def _request(model: Model, leaves: Mapping[str, Any], dynamic: Dynamic, params: Mapping[str, Any]) -> Request:
+def _request(
+    model: Model, leaves: Mapping[str, Any], outputs: tuple[str, ...], dynamic: Dynamic, params: Mapping[str, Any]
+) -> Request:
     arrays = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
     rest = {name: leaf for name, leaf in leaves.items() if name not in arrays}
-    # Before the model is traced: what it returns is also what it refuses to be called with.
-    outputs = tuple(_guarded(lambda: model.run(leaves)))
-
     specs = tuple(_spec(name, array, dynamic.get(name, {})) for name, array in arrays.items())
     return Request(
         model=_function(function_of(model, list(arrays), rest), specs),

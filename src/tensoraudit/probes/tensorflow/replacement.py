@@ -37,8 +37,14 @@ def with_weights(model: Model, weights: Mapping[str, Any], session: Session) -> 
 
 
 def _replace(model: Model, arrays: Mapping[str, Any]) -> None:
-    own = {str(getattr(each, "path", None) or each.name): each for each in model.variables}
+    names = [str(getattr(each, "path", None) or each.name) for each in model.variables]
+    own = dict(zip(names, model.variables))  # noqa: B905 - Python 3.9
     for name, array in arrays.items():
+        if names.count(name) > 1:
+            raise JobFailed(
+                f"{names.count(name)} variables of the model are called {name!r}, so that none of them can be told",
+                remedy="Give each variable or its module a name of its own.",
+            )
         if name not in own:
             raise JobFailed(f"the model has no variable {name!r} to put a weight into")
         if tuple(own[name].shape) != array.shape:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.probes.protocol import JobError, Session
+from tensoraudit.probes.protocol import JobError, Session, remedy_of
 from tensoraudit.probes.tensorflow.double import NotAnOracle, check, double, widened
 from tensoraudit.probes.tensorflow.loading import open_model, read_input
 from tensoraudit.probes.tensorflow.model import Model
@@ -155,7 +155,12 @@ class _Shaped:
 def run_error(problem: Exception) -> dict[str, Any]:
     """Return an exception of the model as data: type, message, and the user's line."""
     message = problem.message if isinstance(problem, JobError) else str(problem)
-    return {"type": type(problem).__name__, "message": readable(message), "source": error_place(problem)}
+    return {
+        "type": type(problem).__name__,
+        "message": readable(message),
+        "source": error_place(problem),
+        **remedy_of(problem),
+    }
 
 
 def readable(message: str) -> str:
