@@ -1,4 +1,4 @@
-"""Real ONNX models on their way to PyTorch, TensorFlow and JAX: a table of grades with the worst verdict and the reason.
+"""Real ONNX models on their way to PyTorch, TensorFlow and JAX: grades, the worst verdict of each, the reasons.
 
     python bench/real_targets.py [MODEL ...]
 
@@ -56,7 +56,9 @@ def show(name, report, seconds):
     for target in TARGETS:
         shipped = next(row for row in report["conversions"] if row["target"] == target and row["ships"])
         summary, row = worst(report, target)
-        print(f"  {target:11}{report['grade'][target]:3} {shipped['route']} {shipped['status']}; {summary or 'not run'}")
+        print(
+            f"  {target:11}{report['grade'][target]:3} {shipped['route']} {shipped['status']}; {summary or 'not run'}"
+        )
         if row:
             print(f"{'':18}worst {row['tensor']} at {row['inputs']}: {row['reason']}")
         for finding in report["findings"]:

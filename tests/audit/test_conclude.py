@@ -5,9 +5,9 @@ from pathlib import Path
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.conclude import conclude
 from tensoraudit.audit.state import Audit
-from tensoraudit.findings.finding import Finding, Layer, State
+from tensoraudit.facts import Site
+from tensoraudit.findings.finding import Finding, Layer, Severity, State
 from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Probe
-from tensoraudit.findings.severity import Severity
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
 
@@ -32,7 +32,9 @@ def test_no_text_of_a_report_names_the_run_folder():
         conversions=(Conversion("pytorch", "r", "failed", True, cause=f"{file} is odd", details=details),),
         probes=(Probe("convert.r", "pytorch", "", "cpu", "failed", f"{file} is odd", target="pytorch"),),
         notes=(f"{file} was written",),
-        findings=(Finding("CNV-001", "t", Severity.HIGH, State.CONFIRMED, Layer.GRAPH, "pytorch", message=f"in {file}"),),
+        findings=(
+            Finding("CNV-001", "t", Severity.HIGH, State.CONFIRMED, Layer.GRAPH, "pytorch", Site(), f"in {file}"),
+        ),
     )
     result = conclude(audit).result
     assert (result.findings[0].severity, result.grade) == (Severity.HIGH, {"pytorch": "D"})

@@ -9,7 +9,8 @@ import pytest
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.doctor import EXTRAS, NEEDS, OPTIONAL
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
-from tensoraudit.audit.prepare import check_route, told
+from tensoraudit.audit.migration import check_route
+from tensoraudit.audit.prepare import told
 from tensoraudit.audit.upgrade import check_sides
 from tensoraudit.errors import InputError
 from tensoraudit.options import FRAMEWORKS as NAMES

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tensoraudit.audit.layouts import as_candidate, as_reference, output_pairs
-from tensoraudit.audit.ported import convention
-from tensoraudit.audit.state import Candidate, Sample
+from tensoraudit.audit.ported import _with_outputs, convention
+from tensoraudit.audit.state import Candidate, Run, Sample
+from tensoraudit.options import make_options
+from tensoraudit.pipeline import new_audit
 from tensoraudit.probes.pool import Pool
 
 X = np.arange(2 * 3 * 5 * 7).reshape(2, 3, 5, 7)
@@ -49,3 +53,40 @@ def test_the_conventions_undo_each_other(rank):
     to_last, to_first = convention(rank, to_last=True), convention(rank, to_last=False)
     assert tuple(np.array(to_last)[list(to_first)]) == tuple(range(rank))
     assert to_last[-1] == 1 and to_first[1] == rank - 1
+
+
+def test_a_namesake_keeps_its_place_where_another_has_none():
+    sample = Sample("s", {"ids": X, "mask": X[0]}, "user")
+    arrays = as_candidate(candidate(), ["mask", "tokens"], sample).arrays
+    assert arrays["tokens"] is X and arrays["mask"].shape == X[0].shape
+
+
+def test_a_map_that_exchanges_two_names_goes_before_namesakes():
+    sample = Sample("s", {"a": X, "b": X[0]}, "user")
+    arrays = as_candidate(candidate(inputs=("b", "a")), ["a", "b"], sample).arrays
+    assert arrays["b"] is X and arrays["a"].shape == X[0].shape
+
+
+SPACE = np.random.default_rng(2).standard_normal((2, 3, 5, 7))
+PAIRS = np.random.default_rng(2).standard_normal((2, 5, 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "orders", "reference", "own", "turned"),
+    [
+        (X[0, 0], {}, PAIRS, PAIRS.transpose(0, 2, 1), False),
+        (X, {"a": (0, 2, 3, 1)}, PAIRS, PAIRS.transpose(0, 2, 1), False),
+        (PAIRS, {"a": (0, 2, 1)}, PAIRS, PAIRS.transpose(0, 2, 1), True),
+        (X[0, 0], {}, SPACE, SPACE.transpose(0, 2, 3, 1), True),
+        (X, {}, SPACE, SPACE.transpose(0, 2, 3, 1), False),
+    ],
+    ids=["pairs-of-ids", "pairs-of-an-image", "sequence", "image-of-a-vector", "image-as-it-is"],
+)
+def test_an_output_is_turned_only_as_an_input_was(tmp_path, given, orders, reference, own, turned):
+    with Pool() as pool:
+        audit = new_audit(make_options({}, folder=tmp_path), "x").add(pool=pool)
+        runs = {"s": Run("s", {"y": pool.put(reference)}, {})}
+        audit = replace(audit, reference_runs=runs)
+        tried = candidate(layouts={"inputs": orders})
+        found = _with_outputs(audit, tried, Sample("s", {"a": given}, "user"), {"y": own}, to_last=True)
+    assert bool(found.layouts.get("outputs")) is turned

@@ -1,6 +1,6 @@
 """Localisation between two sides without common names: the wrong layer is named on both, a right port is not blamed."""
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,9 @@ from tensoraudit.audit.localise_by_value import Search, look_at
 from tensoraudit.audit.localise_sides import Side, survey
 from tensoraudit.probes.pool import Pool
 
-sys.path.append(str(Path(__file__).parent))
-from localise_graphs import write_deep, write_small
+SPEC = importlib.util.spec_from_file_location("localise_graphs", Path(__file__).parent / "localise_graphs.py")
+localise_graphs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(localise_graphs)
 
 FILE = Path(__file__).parents[2] / "fixtures" / "localise" / "small_models.py"
 IMAGE = np.random.default_rng(3).normal(size=(2, 3, 11, 13)).astype(np.float32)
@@ -47,7 +48,7 @@ def search(pool, models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ports")
 
     def make(fault, memory=2 << 30):
-        path = write_small(models["make_small"](), folder / f"{fault}.onnx", **FAULTS[fault])
+        path = localise_graphs.write_small(models["make_small"](), folder / f"{fault}.onnx", **FAULTS[fault])
         reference = Side("pytorch", spec("make_small"), {"image": IMAGE}, memory)
         candidate = Side("onnxruntime", {"path": str(path)}, {"image": IMAGE}, memory)
         return Search(pool, *look_at(pool, reference, candidate))
@@ -99,7 +100,7 @@ def test_unknown_output_names_count_as_all_outputs(search):
 @pytest.mark.slow
 def test_500_intermediates_above_the_memory_are_searched_in_chunks(pool, models, tmp_path):
     """33 MB of intermediates a side, under 8 MiB for everything: fingerprints, then only the few suspicious tensors."""
-    path = write_deep(models["make_deep"](), tmp_path / "deep.onnx", faulty=41)
+    path = localise_graphs.write_deep(models["make_deep"](), tmp_path / "deep.onnx", faulty=41)
     image = np.random.default_rng(0).normal(size=(1, 64, 16, 16)).astype(np.float32)
     reference = Side("pytorch", spec("make_deep"), {"image": image}, 8 << 20)
     candidate = Side("onnxruntime", {"path": str(path)}, {"image": image}, 8 << 20)

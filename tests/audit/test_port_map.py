@@ -87,3 +87,59 @@ def test_what_is_written_is_read_back(tmp_path):
 def test_a_draft_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(InputError, match="No such file or directory"):
         write_map(str(tmp_path / "no" / "map.yaml"), {})
+
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "no aliases"),
+        ("inputs: " + "[" * 5000, "while increasing flow level"),
+        ("inputs: {a: b, a: c}", "a stands there twice"),
+        ("inputs: {}\ninputs: {}", r"inputs stands there twice \(line 2\)"),
+        ("outputs: {a: b, c: b}", "a and c have one partner, b"),
+        ("inputs: {a: {name: b, transpose: 3}}", "a has the transposition 3"),
+        ("inputs: {a: {name: b, transpose: [0, 0, 1]}}", r"a has the transposition \[0, 0, 1\]"),
+        ("parameters: {a: {name: b, steps: [{transpose: [1, x]}]}}", "a has the transposition"),
+        ("parameters: {a: {name: b, steps: 5}}", "a has the partner"),
+        ("inputs: {a: 2026-99-99}", "month must be in"),
+        ("# " + "x" * (4 << 20), "larger than 4 MiB"),
+    ],
+)
+def test_a_hostile_map_is_refused_in_a_sentence(file, text, words):
+    with pytest.raises(InputError, match=words) as refusal:
+        read_map(file(text))
+    assert len(str(refusal.value)) < 500
+
+
+def test_words_that_yaml_reads_as_something_else_are_quoted(tmp_path):
+    path = tmp_path / "draft.yaml"
+    write_map(str(path), {"parameters": [(word, "null", "by name") for word in ("on", "no", "null", "True", "y")]})
+    assert {term.reference for term in read_map(str(path)).parameters["null"]} == {"on", "no", "null", "True", "y"}
+
+
+def test_a_name_in_a_comment_stays_in_its_line(tmp_path):
+    path = tmp_path / "draft.yaml"
+    write_map(str(path), {}, ["a\ninputs: {x: y}"])
+    assert read_map(str(path)).inputs == {}
+
+
+def test_a_draft_is_not_written_over_a_file(tmp_path):
+    path = tmp_path / "map.yaml"
+    path.write_text("mine")
+    with pytest.raises(InputError, match="there is a file already"):
+        write_map(str(path), {})
+    assert path.read_text() == "mine" and [each.name for each in tmp_path.iterdir()] == ["map.yaml"]
+
+
+def test_a_draft_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fail(self, text, **options):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", fail)
+    with pytest.raises(InputError, match="No space left"):
+        write_map(str(tmp_path / "map.yaml"), {})
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,8 @@
 The candidate's numbers come from PyTorch, never from the emulation that is under test.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch.nn import functional
 
 from tensoraudit.equivalence.between import Way, ways
 from tensoraudit.equivalence.diagnosis import diagnose
-from tensoraudit.equivalence.hypotheses import explain
+from tensoraudit.equivalence.hypotheses import OTHER_INPUT, explain
 from tensoraudit.equivalence.layer import Layer, make_layer
 from tensoraudit.equivalence.parameter import Parameter
 
@@ -235,3 +237,46 @@ def test_a_layer_that_takes_too_long_to_compute_again_is_unknown(monkeypatch):
     monkeypatch.setattr("tensoraudit.equivalence.hypotheses.MOST_WORK", 1000)
     found = diagnosed(Net(padding=1).eval())["conv"]
     assert (found.state, found.reason) == ("unknown", "it is too large to be computed again here")
+
+
+def test_a_layer_that_is_called_more_than_once_is_unknown():
+    layer = replace(layers(Net().eval(), X)[0]["head"], calls=2)
+    found = explain(layer, layer, [(layer.inputs[0], layer.inputs[0])])
+    assert found.state == "unknown" and "called 2 times" in found.reason
+
+
+def test_a_layer_that_another_tensor_goes_into_is_not_said_to_compute_otherwise():
+    head = layers(Net().eval(), X)[0]["head"]
+    other = 2.0 * head.inputs[0] - 1.0
+    theirs = replace(head, inputs=(other,), outputs=(other @ head.weights["kernel"] + head.weights["bias"],))
+    found = explain(head, theirs, [(head.inputs[0], head.inputs[0])])
+    assert found.state == "unexplained" and found.reason.endswith(OTHER_INPUT)
+
+
+def dense(inside, x, weight, other=1.0):
+    """Two layers with a tanh between them that is inside the first one, or outside."""
+    first, second = x @ weight, np.tanh(x @ weight) @ weight.T * other
+    rows = ({"activation": "tanh"} if inside else {}, np.tanh(first) if inside else first), ({}, second)
+    inputs = x, np.tanh(first)
+    kernels = weight, weight.T * other
+    return [
+        Layer(f"l{n}", "Dense", "dense", config, {"kernel": kernel}, inputs=(into,), outputs=(out,))
+        for n, ((config, out), into, kernel) in enumerate(zip(rows, inputs, kernels, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_activation_inside_one_sides_layer_alone_is_no_difference(inside):
+    draws = np.random.default_rng(1)
+    x, weight = draws.standard_normal((3, 5)), draws.standard_normal((5, 7))
+    ours, theirs = dense(inside, x, weight), dense(not inside, x, weight, 1.05)
+    found = list(diagnose(list(zip(ours, theirs, strict=True)), [x], []))
+    assert [each.explanation.cause or each.explanation.state for each in found] == ["agrees", "weight-difference"]
+
+
+def test_what_half_precision_rounds_is_no_difference():
+    head = layers(Net().eval(), X)[0]["head"]
+    rounded = head.outputs[0].astype(np.float16)
+    sources = [(head.inputs[0], head.inputs[0])]
+    assert explain(head, replace(head, outputs=(rounded,)), sources).state != "agrees"
+    assert explain(head, replace(head, outputs=(rounded,), dtypes=frozenset({"float16"})), sources).state == "agrees"

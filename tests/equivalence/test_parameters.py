@@ -1,11 +1,14 @@
 """Pairing of parameters: by map, name, value, order; with the layout that the values show."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from tensoraudit.equivalence.parameter import Parameter, Term, made_of
+from tensoraudit.equivalence.parameter import Parameter, Term, judged, made_of
 from tensoraudit.equivalence.parameter_names import path_of
 from tensoraudit.equivalence.parameters import close_prints, conventional, fingerprint, pair_parameters
+from tensoraudit.equivalence.steps import difference, same
 
 
 def draw(*shape, seed=3):
@@ -260,3 +263,43 @@ def test_a_fingerprint_does_not_see_order_and_sees_values():
 )
 def test_words_of_a_path(name, words):
     assert path_of(name) == words
+
+
+def test_a_name_that_only_ends_alike_must_be_the_only_one_on_both_sides():
+    first, second = draw(5, 7, seed=1), draw(5, 7, seed=2)
+    ours = [parameter("enc/proj/k", first, "kernel", "io"), parameter("dec/proj/k", second, "kernel", "io")]
+    theirs = [
+        parameter("proj.w", second.T, "kernel", "oi"),
+        parameter("encoder_projection.w", first.T, "kernel", "oi"),
+    ]
+    pairs = pair_parameters(ours, theirs)
+    assert {pair.candidate: pair.terms[0].reference for pair in pairs.pairs} == {
+        "proj.w": "dec/proj/k",
+        "encoder_projection.w": "enc/proj/k",
+    }
+
+
+def test_numbers_are_no_other_numbers_times_a_factor():
+    ours = [parameter("a/k", draw(1, 7), "kernel", "io")]
+    (pair,) = pair_parameters(ours, [parameter("a.w", draw(1, 7, seed=8).T, "kernel", "oi")]).pairs
+    assert not pair.folded
+
+
+def test_many_parameters_of_one_shape_cost_no_look_at_every_pair(monkeypatch):
+    looks = []
+    monkeypatch.setattr("tensoraudit.equivalence.parameters.judged", lambda *args: looks.append(1) or judged(*args))
+    kernels = [draw(6, 5, seed=seed) for seed in range(200)]
+    ours = [parameter(f"a{n}/k", each, "kernel", "io") for n, each in enumerate(kernels)]
+    theirs = [parameter(f"b{n}.w", kernels[n].T * np.float32(1.01), "kernel", "oi") for n in reversed(range(200))]
+    pairs = pair_parameters(ours, theirs).pairs
+    assert all(pair.terms[0].reference[1:-2] == pair.candidate[1:-2] for pair in pairs) and len(pairs) == 200
+    assert len(looks) < 4 * 200
+
+
+def test_a_fingerprint_takes_little_memory():
+    array = np.broadcast_to(np.float32(2), (1 << 22,)).copy()
+    tracemalloc.start()
+    assert fingerprint(array) == (2.0 * (1 << 22), 4.0 * (1 << 22), 2.0, 2.0)
+    assert difference(array, array) == 0.0 and same(array, array)
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()

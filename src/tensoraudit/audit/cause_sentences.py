@@ -9,8 +9,9 @@ from tensoraudit.audit.localise_found import shown_line
 from tensoraudit.audit.parameter_sides import ModelSides
 from tensoraudit.audit.state import Audit, Candidate
 from tensoraudit.equivalence.diagnosis import Diagnosis
-from tensoraudit.equivalence.layer import Layer
+from tensoraudit.equivalence.layer import ROUNDING, Layer
 from tensoraudit.equivalence.parameter import Pair
+from tensoraudit.equivalence.steps import describe
 from tensoraudit.facts import Measurement, Site
 
 SETTINGS = ("epsilon", "reset_after", "negative_slope", "align_corners", "approximate", "groups")
@@ -79,14 +80,25 @@ def _sentence(audit: Audit, sides: ModelSides, found: Diagnosis) -> str:
 
 
 def _weights(sides: ModelSides, path: str) -> Iterator[str]:
-    """The parameters of a layer that differ, and by how much."""
+    """The parameters of a layer that differ, and by how much or in which layout."""
     owners = {each.name: each.module for each in sides.reference.parameters}
     for pair in sides.pairs.pairs:
-        if not pair.equal and owners[pair.terms[0].reference] == path:
+        if _differs(pair) and owners[pair.terms[0].reference] == path:
             yield _weight(pair)
 
 
+def _differs(pair: Pair) -> bool:
+    """Whether a weight has other values than the reference's, or the same ones in a layout that its layer does not
+    expect, such as a kernel that was reshaped instead of transposed."""
+    return not pair.equal or pair.expected is not None
+
+
 def _weight(pair: Pair) -> str:
+    if pair.equal and pair.expected is not None:
+        ways = (describe(each) for each in (pair.steps, pair.expected))
+        return "{} has the values of {} {}, and its layer expects them {}".format(
+            pair.candidate, pair.terms[0].reference, *(way if way.startswith("as") else f"after {way}" for way in ways)
+        )
     return f"{pair.candidate} is {100 * pair.difference:.3g} % away from {pair.terms[0].reference}"
 
 
@@ -107,7 +119,7 @@ def _suspected_weights(candidate: Candidate, sides: ModelSides, tested: set[str]
     for pair in sides.pairs.pairs:
         path = owners[pair.terms[0].reference]
         guessed = pair.how in {"order", "value"} and pair.difference > RELATED
-        if pair.equal or guessed or path in tested | folded:
+        if not _differs(pair) or guessed or path in tested | folded:
             continue
         yield Measurement(
             "port.suspected",
@@ -124,6 +136,9 @@ def notes(sides: ModelSides, found: Sequence[Diagnosis]) -> Iterator[str]:
     """What was not looked at, and why."""
     if not sides.reference.modules or not sides.candidate.modules:
         yield NO_MODULES
+    ours, theirs = ({each.dtype for each in side.parameters} for side in (sides.reference, sides.candidate))
+    if coarse := (theirs & ROUNDING.keys()) - ours:
+        yield f"the candidate holds weights in {', '.join(sorted(coarse))}: no cause is looked for in what these round"
     if found and first_wrong(found) is None:
         yield (
             "no layer of the port differs when it is given its own input: the cause lies between layers that have "

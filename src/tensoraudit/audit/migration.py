@@ -6,11 +6,14 @@ leaves a model that the next one takes. A new converter is a row of `HOPS`, a na
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
 from tensoraudit.artifacts.artifact import Artifact, Framework
+from tensoraudit.audit.frameworks import FRAMEWORKS
+from tensoraudit.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +103,21 @@ def routes(artifact: Artifact, target: str) -> tuple[Route, ...]:
 def worker_of(hop: Hop, role: str, interpreters: Collection[str]) -> str:
     """The worker role of a hop: that of its framework, unless the user gave its tool an interpreter of its own."""
     return f"{role}:{hop.tool}" if hop.tool in interpreters else role
+
+
+def check_route(artifact: Artifact, via: str | None, targets: Sequence[str]) -> None:
+    """Refuse a route with an unknown tool, or one that leads from this artifact to none of the targets.
+
+    Raises InputError.
+    """
+    for tool in via.split("+") if via else ():
+        if tool not in TOOLS:
+            near = get_close_matches(tool, TOOLS, n=1)
+            remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(TOOLS)}."
+            raise InputError(f"no converter is called {tool!r}", where="--via", remedy=remedy)
+    names = [route.name for target in targets for route in routes(artifact, target)]
+    if via is None or via in names or not FRAMEWORKS[artifact.framework].can("run"):
+        return
+    leads = f"from {FRAMEWORKS[artifact.framework].title} to {' or '.join(targets)}"
+    remedy = f"Use one of {', '.join(names)}, or leave the option out." if names else "Leave the option out."
+    raise InputError(f"{via} does not lead {leads}", where="--via", remedy=remedy)

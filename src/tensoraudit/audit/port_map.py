@@ -8,8 +8,8 @@ reference, by the reference's names.
       gru/bias: [{name: gru.bias_ih_l0, take: 0}, {name: gru.bias_hh_l0, take: 1}]
 
 Steps are those of `equivalence.steps`, applied in the order in which they are written; `steps` holds a list of them
-where one is needed twice. An entry without a partner (`null`) is left alone. No two inputs and no two outputs have one partner;
-a parameter may be the sum of several.
+where one is needed twice. An entry without a partner (`null`) is left alone. No two
+inputs and no two outputs have one partner; a parameter may be the sum of several.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _check_axes(name: str, axes: Any, path: str) -> None:
 
 
 def _partners(section: Mapping[str, Any], path: str) -> dict[str, Partner]:
-    found = {}
+    found: dict[str, Partner] = {}
     for name, value in section.items():
         if value is None:
             continue
@@ -149,7 +149,9 @@ def _partners(section: Mapping[str, Any], path: str) -> dict[str, Partner]:
         if any(next(iter(step)) != "transpose" for step in steps) or len(steps) > 1:
             raise InputError(f"{name} can only be transposed", where=path, remedy="Write transpose: [...].")
         if rival := next((other for other, each in found.items() if each.name == partner), None):
-            raise InputError(f"{rival} and {name} have one partner, {partner}", where=path, remedy="Correct one of them.")
+            raise InputError(
+                f"{rival} and {name} have one partner, {partner}", where=path, remedy="Correct one of them."
+            )
         found[str(name)] = Partner(partner, tuple(steps[0]["transpose"]) if steps else ())
     return found
 

@@ -17,7 +17,7 @@ from tensoraudit.audit.execute import usable_samples
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.parameter_sides import mapped, pair_sides
-from tensoraudit.audit.port_map import Partner, read_map
+from tensoraudit.audit.port_map import Partner, check_draft, read_map
 from tensoraudit.audit.probing import open_arrays, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.audit.transfer import transfer_weights
@@ -30,13 +30,16 @@ CHANNELS_LAST: Mapping[str, bool] = {"pytorch": False, "onnxruntime": False, "te
 MOST_TRIED = 3
 """Inputs with space whose layouts are tried one by one; of more, all or none are transposed."""
 
-Orders = Mapping[str, tuple[int, ...]]
+IMAGE = 4
+"""Axes of a batch of images."""
 
 
 def check_map(audit: Audit) -> Audit:
-    """Read the user's map before anything runs. Raises InputError for one that is none."""
+    """Read the user's map before anything runs, and see that a draft can be written. Raises InputError."""
     if audit.options.map is not None:
         read_map(audit.options.map)
+    if audit.options.write_map is not None and audit.against:
+        check_draft(audit.options.write_map)
     return audit
 
 
@@ -60,23 +63,57 @@ def _with_map(audit: Audit, candidate: Candidate) -> Candidate:
     """The candidate with the names and layouts of inputs and outputs that the user gives."""
     if audit.options.map is None:
         return candidate
-    given, samples = read_map(audit.options.map), usable_samples(audit)
-    inputs, outputs = list(samples[0].arrays), list(audit.reference_runs[samples[0].name].outputs)
-    for what, names, partners in (("input", inputs, given.inputs), ("output", outputs, given.outputs)):
-        if unknown := [name for name in partners if name not in names]:
-            raise InputError(
-                f"the reference has no {what} {unknown[0]!r}",
-                where=audit.options.map,
-                remedy=f"It has {', '.join(names)}.",
-            )
+    assert audit.pool is not None
+    given, sample = read_map(audit.options.map), usable_samples(audit)[0]
+    reference = open_arrays(audit.pool, audit.reference_runs[sample.name].outputs) or {}
+    for what, arrays, partners in (("input", sample.arrays, given.inputs), ("output", reference, given.outputs)):
+        _check_names(audit.options.map, "reference", what, list(partners), list(arrays))
+        for name, partner in partners.items():
+            rank = np.ndim(arrays[name])
+            if partner.transpose and len(partner.transpose) != rank:
+                raise InputError(
+                    f"{what} {name} has {rank} axes, and the transposition {list(partner.transpose)}",
+                    where=audit.options.map,
+                    remedy="Write every axis once, counted from 0, as numpy.transpose takes them.",
+                )
+    inputs, outputs = list(sample.arrays), list(reference)
+    theirs = argument_names(audit, candidate)
+    if theirs:
+        _check_names(audit.options.map, "candidate", "input", [each.name for each in given.inputs.values()], theirs)
     layouts = {"inputs": _orders(given.inputs), "outputs": _orders(given.outputs)}
     own = tuple(given.outputs[name].name if name in given.outputs else "" for name in outputs)
-    return replace(candidate, inputs=_names(given.inputs, inputs), outputs=own, layouts=layouts)
+    found = replace(candidate, inputs=_names(given.inputs, inputs, theirs), outputs=own, layouts=layouts)
+    return _with_known_outputs(audit, found, sample)
 
 
-def _names(partners: Mapping[str, Partner], names: Sequence[str]) -> tuple[str, ...]:
-    """The candidate's names of all inputs; an input without a partner keeps its own."""
-    return tuple(partners[name].name if name in partners else name for name in names) if partners else ()
+def _check_names(path: str, side: str, what: str, named: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in named if name.split(".")[0] not in known and name not in known]:
+        raise InputError(
+            f"the {side} has no {what} {unknown[0]!r}", where=path, remedy=f"It has {', '.join(known) or 'none'}."
+        )
+
+
+def _with_known_outputs(audit: Audit, candidate: Candidate, sample: Sample) -> Candidate:
+    """The candidate, if it has the outputs that the map names. One that does not run says so elsewhere."""
+    named = [name for name in candidate.outputs if name]
+    outputs = _run_once(audit, candidate, sample) if named else None
+    if outputs is not None:
+        _check_names(str(audit.options.map), "candidate", "output", named, list(outputs))
+    return candidate
+
+
+def _names(partners: Mapping[str, Partner], names: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """The candidate's names of all inputs; one that the map leaves out has its namesake, or the next that is free."""
+    if not partners:
+        return ()
+    given = {each.name for each in partners.values()}
+    free = iter([name for name in theirs if name not in given and (name in partners or name not in names)])
+    rest = {
+        name: name if name in theirs and name not in given else next(free, name)
+        for name in names
+        if name not in partners
+    }
+    return tuple(partners[name].name if name in partners else rest[name] for name in names)
 
 
 def _orders(partners: Mapping[str, Partner]) -> dict[str, tuple[int, ...]]:
@@ -146,18 +183,22 @@ def _run_once(audit: Audit, candidate: Candidate, sample: Sample) -> dict[str, A
 def _with_outputs(
     audit: Audit, candidate: Candidate, sample: Sample, outputs: Mapping[str, Any], *, to_last: bool
 ) -> Candidate:
-    """Outputs are turned like the inputs: where an input was turned, or none has space that could tell."""
+    """Outputs are turned like the inputs: where an input was turned, or none has space that could tell. One of three
+    axes may be anything (a sequence, boxes, scores of every pair), so that an input of three must have been turned."""
     spatial = [value for value in sample.arrays.values() if isinstance(value, np.ndarray) and value.ndim >= 3]
     if candidate.layouts.get("outputs") or (spatial and not candidate.layouts.get("inputs")):
         return candidate
     reference = _reference(audit, sample)
     orders: dict[str, tuple[int, ...]] = {}
     known = dict(zip(reference, candidate.outputs, strict=False))
-    turned = {name: _to_reference(array, to_last=to_last) for name, array in outputs.items()}
+    least = min((len(order) for order in candidate.layouts.get("inputs", {}).values()), default=IMAGE)
+    turned = {
+        name: _to_reference(array, to_last=to_last) if array.ndim >= least else array for name, array in outputs.items()
+    }
     for pair in pair_outputs(reference, {**outputs, **turned}, known).pairs:
         array, as_is = reference[pair.reference], outputs[pair.candidate]
         other = turned[pair.candidate]
-        if as_is.ndim >= 3 and other.shape == array.shape:
+        if other is not as_is and other.shape == array.shape:
             nearer = as_is.shape != array.shape or distance(array, other) < distance(array, as_is)
             if nearer:
                 orders[pair.candidate] = convention(array.ndim, to_last=to_last)
@@ -165,7 +206,7 @@ def _with_outputs(
 
 
 def _to_reference(array: Any, *, to_last: bool) -> Any:
-    return array.transpose(convention(array.ndim, to_last=not to_last)) if array.ndim >= 3 else array
+    return array.transpose(convention(array.ndim, to_last=not to_last))
 
 
 def _reference(audit: Audit, sample: Sample) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.inputs import load_samples
 from tensoraudit.artifacts.state import require_model
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
-from tensoraudit.audit.migration import TOOLS, routes, worker_of
+from tensoraudit.audit.migration import check_route, routes, worker_of
 from tensoraudit.audit.narrowing import narrow
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, transfer
 from tensoraudit.audit.samples import (
@@ -75,24 +74,6 @@ def told(artifact: Artifact, option: str | None) -> Artifact:
             remedy=f"Say which with --framework {found[0]}.",
         )
     return replace(artifact, framework=found[0]) if found else artifact  # type: ignore[arg-type]
-
-
-def check_route(artifact: Artifact, via: str | None, targets: Sequence[str]) -> None:
-    """Refuse a route with an unknown tool, or one that leads from this artifact to none of the targets.
-
-    Raises InputError.
-    """
-    for tool in via.split("+") if via else ():
-        if tool not in TOOLS:
-            near = get_close_matches(tool, TOOLS, n=1)
-            remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(TOOLS)}."
-            raise InputError(f"no converter is called {tool!r}", where="--via", remedy=remedy)
-    names = [route.name for target in targets for route in routes(artifact, target)]
-    if via is None or via in names or not FRAMEWORKS[artifact.framework].can("run"):
-        return
-    leads = f"from {FRAMEWORKS[artifact.framework].title} to {' or '.join(targets)}"
-    remedy = f"Use one of {', '.join(names)}, or leave the option out." if names else "Leave the option out."
-    raise InputError(f"{via} does not lead {leads}", where="--via", remedy=remedy)
 
 
 def identify_sources(audit: Audit) -> Audit:

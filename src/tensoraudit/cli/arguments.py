@@ -56,7 +56,9 @@ Map = Annotated[
     str | None,
     _option("--map", "Which input, output and parameter of the candidate belongs to which of the reference.", "FILE"),
 ]
-WriteMap = Annotated[str | None, _option("--write-map", "Write the pairs that were found, as a draft of a map.", "FILE")]
+WriteMap = Annotated[
+    str | None, _option("--write-map", "Write the pairs that were found, as a draft of a map.", "FILE")
+]
 Transfer = Annotated[
     bool | None, _option("--transfer/--no-transfer", "Copy the reference's weights into the candidate first.")
 ]

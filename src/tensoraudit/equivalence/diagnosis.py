@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensoraudit.equivalence.blocks import Array
+from tensoraudit.equivalence.forms import with_activation_of
 from tensoraudit.equivalence.hypotheses import Explanation, explain, outputs_of
 from tensoraudit.equivalence.layer import Layer, channels_last
 
@@ -32,10 +33,11 @@ def diagnose(
     """
     given = [(each, each) for array in inputs for each in (array, channels_last(array))]
     behind: list[tuple[Array, Array]] = []
-    for place, (ours, theirs) in enumerate(pairs):
-        later = pairs[place + 1][1].inputs if place + 1 < len(pairs) else [own for _, own in outputs]
+    for place, (own, theirs) in enumerate(pairs):
+        ours = with_activation_of(own, theirs)
+        later = pairs[place + 1][1].inputs if place + 1 < len(pairs) else [end for _, end in outputs]
         found = explain(ours, theirs, [*behind[:NEAR], *given], later)
-        yield Diagnosis(ours, theirs, found)
+        yield Diagnosis(own, theirs, found)
         if found.output is not None:
             behind[:0] = [(each, found.output) for each in outputs_of(ours) if each.shape == found.output.shape][:1]
     for ours_out, theirs_out in outputs:

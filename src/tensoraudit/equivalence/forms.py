@@ -51,10 +51,22 @@ def forms(layer: Layer, candidate: Layer, pads: Pads | None = None) -> Iterator[
         yield from (replace(form, compute=_activated(layer, form.compute)) for form in make(layer, candidate, pads))
 
 
+def with_activation_of(layer: Layer, candidate: Layer) -> Layer:
+    """The reference's layer with the activation that only the candidate's has inside, which stands behind it there."""
+    own, other = (NAMED.get(str(each.config.get("activation")), NONE) for each in (layer, candidate))
+    if own != NONE or other == NONE or layer.kind not in {"dense", "convolution"}:
+        return layer
+    outputs = tuple(ACTIVATIONS[other](each.astype(np.float64)) for each in layer.outputs)
+    return replace(layer, config={**layer.config, "activation": candidate.config["activation"]}, outputs=outputs)
+
+
+NONE = "no activation"
+
+
 def _activated(layer: Layer, compute: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """A Keras layer may end in an activation of its own."""
     name = NAMED.get(str(layer.config.get("activation")), "")
-    if layer.kind in {"GRU", "LSTM"} or name in {"", "no activation"}:
+    if layer.kind in {"GRU", "LSTM"} or name in {"", NONE}:
         return compute
     return lambda x: ACTIVATIONS[name](compute(x))
 

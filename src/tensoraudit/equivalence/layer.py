@@ -22,11 +22,17 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """Kinds of layers that are understood, and the classes of all frameworks that are one."""
 
+SINGLE = float(np.finfo(np.float32).eps)
+ROUNDING: Mapping[str, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""By dtype; any other one is computed in single precision at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """`weights` are by kind, kernels as (*space, i, o); `gates` those of a recurrent cell. `inputs` and `outputs` are
-    the tensors of one run, possibly none. `names` are the parameters' own names by kind."""
+    the tensors of one run, possibly none. `names` are the parameters' own names by kind,
+    `dtypes` what they are held in. `calls` tells how often one run calls it; of several calls the first inputs and the
+    last outputs are known, which do not belong together."""
 
     path: str
     cls: str
@@ -38,6 +44,13 @@ class Layer:
     outputs: tuple[Array, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+    dtypes: frozenset[str] = frozenset()
+    calls: int = 1
+
+    @property
+    def rounding(self) -> float:
+        """The distance of two neighbours near 1 in the coarsest dtype that its weights are held in."""
+        return max((ROUNDING.get(each, SINGLE) for each in self.dtypes), default=SINGLE)
 
     @property
     def title(self) -> str:
@@ -69,6 +82,8 @@ def make_layer(
         tuple(turn(array) for array in outputs),
         {each.kind: each.name for each in known},
         f"{source['path']}:{source['line']}" if source else "",
+        frozenset(each.dtype for each in known if each.dtype),
+        int(row.get("calls") or 1),
     )
 
 

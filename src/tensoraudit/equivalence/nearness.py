@@ -107,4 +107,4 @@ def _directions(x: Array) -> Array:
     """Each channel of length 1, its largest element positive."""
     largest = np.take_along_axis(x, np.abs(x).argmax(axis=-1)[..., None], axis=-1)
     lengths = np.linalg.norm(x, axis=-1, keepdims=True) * np.sign(largest)
-    return np.divide(x, lengths, out=np.zeros_like(x), where=lengths != 0)
+    return np.asarray(np.divide(x, lengths, out=np.zeros_like(x), where=lengths != 0))

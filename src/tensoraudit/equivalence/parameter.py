@@ -17,8 +17,8 @@ How = Literal["map", "name", "value", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a side; see the `parameters` jobs for `kind`, `axes`, `gates`, `part` and `cell`. `dtype` is what
-    the model itself holds: a bfloat16 comes as float32."""
+    """One parameter of a side; see the `parameters` jobs for `kind`, `axes`, `gates`, `part` and `cell`. `dtype` is
+    what the model itself holds: a bfloat16 comes as float32."""
 
     name: str
     array: Array

@@ -164,9 +164,7 @@ _PIECE = 1 << 16
 
 
 def _alike(a: Parameter, b: Parameter) -> bool:
-    return a.array.size == b.array.size and bool(
-        close_prints(fingerprint(a.array), fingerprint(b.array), a.array.size)
-    )
+    return a.array.size == b.array.size and bool(close_prints(fingerprint(a.array), fingerprint(b.array), a.array.size))
 
 
 def close_prints(a: Fingerprint, b: Any, size: int) -> Any:

@@ -20,3 +20,14 @@ class Ported(nn.Module):
 
 torch.manual_seed(0)
 made = nn.Sequential(nn.Linear(3, 2))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 7)
+        self.head = nn.Linear(7, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x):
+        return self.head(self.embedding(x))

@@ -131,3 +131,10 @@ def test_weights_do_not_go_into_a_compiled_program(session, tmp_path):
     model = {"format": "torchscript", "path": str(path), "weights": {"weight": session.put(np.zeros((2, 3)))}}
     with pytest.raises(JobUnsupported, match="modules only"):
         JOBS["pytorch.parameters"]({"model": model}, session)
+
+
+def test_a_tied_weight_is_listed_once_and_can_be_replaced(session, spec):
+    assert [row["name"] for row in ask(session, spec, "Tied")["parameters"]] == ["embedding.weight"]
+    weights = {"embedding.weight": session.put(np.full((11, 7), 3, np.float32))}
+    (row,) = ask(session, spec, "Tied", weights, values=True)["parameters"]
+    assert (session.get(row["tensor"]) == 3).all()

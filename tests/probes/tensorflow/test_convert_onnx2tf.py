@@ -1,14 +1,15 @@
 """ONNX files that become SavedModels by onnx2tf: against arithmetic done here, and what is said of the layout."""
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import onnx_files
 from onnx import TensorProto
+
+SPEC = importlib.util.spec_from_file_location("onnx_files", Path(__file__).parent / "onnx_files.py")
+onnx_files = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(onnx_files)
 
 pytestmark = pytest.mark.slow
 

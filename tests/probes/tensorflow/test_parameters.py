@@ -88,3 +88,29 @@ def test_weights_that_do_not_fit_are_refused(pool):
         model = {**base, "attribute": "make_model", "weights": weights}
         outcome = pool.run("tensorflow", "tensorflow.parameters", {"model": model})
         assert outcome.status == "failed" and words in outcome.reason
+
+
+BARE = """
+import keras
+
+
+def make():
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(7), keras.layers.Dense(7)])
+"""
+
+
+def test_a_model_that_keras_numbers_anew_gets_each_weight_at_its_place(pool, tmp_path):
+    path = tmp_path / "bare.py"
+    path.write_text(BARE)
+    base = {"module": None, "trust": False, "seed": 0, "code": [], "format": "python_object", "path": str(path)}
+
+    def ask(**more):
+        model = {**base, "attribute": "make", **more}
+        result = pool.run("tensorflow", "tensorflow.parameters", {"model": model, "values": True}).result
+        return {row["name"]: pool.get(row["tensor"]) for row in result["parameters"]}
+
+    first = ask()
+    weights = {name: np.full(array.shape, n, np.float32) for n, (name, array) in enumerate(first.items())}
+    again = ask(weights={name: pool.put(array) for name, array in reversed(weights.items())})
+    assert list(again) != list(first)
+    assert [float(array.max()) for array in again.values()] == [0.0, 1.0, 2.0, 3.0]

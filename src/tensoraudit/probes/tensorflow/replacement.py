@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +37,36 @@ def with_weights(model: Model, weights: Mapping[str, Any], session: Session) -> 
     return replace(model, rebuild=again)
 
 
+def _renumbered(arrays: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """The arrays under the names of a model that was made once more: Keras counts on, `dense_1` becomes `dense_3`.
+
+    Names that differ in numbers alone keep their order; where there are not as many of them, all stay as they are.
+    """
+    if set(arrays) <= set(names):
+        return arrays
+    given, own = _numbered(arrays), _numbered(names)
+    if any(len(own.get(pattern, ())) != len(some) for pattern, some in given.items()):
+        return arrays
+    return {own[pattern][place]: arrays[name] for pattern, some in given.items() for place, name in enumerate(some)}
+
+
+def _numbered(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by what they are without numbers, in the order of their numbers."""
+    found: dict[str, list[tuple[list[int], str]]] = {}
+    for name in names:
+        tails = [_NUMBER.search(word) for word in name.split("/")]
+        numbers = [int(tail[1]) if tail else 0 for tail in tails]
+        found.setdefault("/".join(_NUMBER.sub("", word) for word in name.split("/")), []).append((numbers, name))
+    return {pattern: [name for _, name in sorted(some)] for pattern, some in found.items()}
+
+
+_NUMBER = re.compile(r"_(\d+)$")
+
+
 def _replace(model: Model, arrays: Mapping[str, Any]) -> None:
     names = [str(getattr(each, "path", None) or each.name) for each in model.variables]
     own = dict(zip(names, model.variables))  # noqa: B905 - Python 3.9
+    arrays = _renumbered(arrays, names)
     for name, array in arrays.items():
         if names.count(name) > 1:
             raise JobFailed(
