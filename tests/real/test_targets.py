@@ -156,7 +156,7 @@ def test_one_kernel_that_is_one_percent_off_is_found_and_named(files, python, sp
     assert report["exit_code"] == 1
 
 
-@pytest.mark.xfail(strict=False, reason="a SavedModel run by its graph gives its outputs in an order that varies")
+@pytest.mark.xfail(strict=False, reason="outputs of a signature come in another order in each process")
 def test_on_its_way_to_onnx_and_pytorch_no_output_is_taken_for_another(files, python):
     """The converters change nothing here but the order of the outputs."""
     report = tensoraudit.scan(files / "nmp", target="onnx,pytorch", python=python, **ONE)
