@@ -79,3 +79,19 @@ def test_numbers_that_cannot_be_compared_are_unverified_on_either_side(side):
     sides = {"reference": run({"y": TENTH}), "candidate": run({"y": TENTH})} | {side: run({"y": TENTH + 0j})}
     (row,) = judged(**sides).equivalence
     assert row.verdict == "unverified" and "complex64" in row.reason
+
+
+def test_levels_have_the_floor_of_the_reference_whatever_the_file_calls_its_outputs():
+    """A quarter of what one unit in the last place of the inputs moves is noise, though far over the tolerance."""
+    exact = np.linspace(1, 2, 12).reshape(3, 4)
+    plain, moved, other = (np.float32(exact + by) for by in (0, 4e-3, 1e-3))
+    reference = run(
+        {"contour": plain}, oracle={"contour": {"array": exact}}, perturbed=({"contour": {"array": moved}},)
+    )
+    sides = {"disable": run({"StatefulPartitionedCall:0": plain}), "all": run({"StatefulPartitionedCall:0": other})}
+    made = Audit(Options(), lambda text: None, pool=Arrays(), samples=(Sample("s0", {}, "user"),))
+    shipped = Candidate("file", "onnxruntime", {}, "onnx", ships=True)
+    runs = {f"file/level:{name}": {"s0": each} for name, each in sides.items()}
+    audit = judge(made.add(candidates=(shipped,), reference_runs={"s0": reference}, candidate_runs=runs))
+    (level,) = [row for row in audit.measurements if row.metric == "levels.verdict"]
+    assert (level.subject, level.value) == ("all", "noise")

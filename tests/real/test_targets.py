@@ -110,7 +110,6 @@ def test_at_silence_where_the_reference_contradicts_itself_no_candidate_is_blame
     assert {row["verdict"] for row in silent} <= {*PASSES, "unverified"}
 
 
-@pytest.mark.xfail(reason="optimisation levels are judged with the oracle under other names, so without a floor")
 def test_levels_of_the_runtime_that_differ_by_noise_raise_no_alarm(direct, files, against_onnx):
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -156,7 +155,6 @@ def test_one_kernel_that_is_one_percent_off_is_found_and_named(files, python, sp
     assert report["exit_code"] == 1
 
 
-@pytest.mark.xfail(strict=False, reason="outputs of a signature come in another order in each process")
 def test_on_its_way_to_onnx_and_pytorch_no_output_is_taken_for_another(files, python):
     """The converters change nothing here but the order of the outputs."""
     report = tensoraudit.scan(files / "nmp", target="onnx,pytorch", python=python, **ONE)

@@ -13,6 +13,7 @@ from tensoraudit.audit.modes import mode_notes
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.equivalence.comparison import Comparison, compare_arrays, unverified
+from tensoraudit.equivalence.pairing import pair_outputs
 from tensoraudit.equivalence.tensor import TensorComparison, repeats
 from tensoraudit.equivalence.verdict import Verdict
 from tensoraudit.facts import Measurement
@@ -254,7 +255,7 @@ def _judge_levels(audit: Audit, candidate: Candidate) -> Audit:
     base = audit.candidate_runs.get(f"{candidate.name}/level:disable", {})
     levels = {level: audit.candidate_runs.get(f"{candidate.name}/level:{level}", {}) for level in LEVELS}
     measured = [
-        _measure("levels.verdict", level, _level_verdict(audit, base, runs), candidate)
+        _measure("levels.verdict", level, _level_verdict(audit, candidate, base, runs), candidate)
         for level, runs in levels.items()
         if runs
     ]
@@ -270,22 +271,37 @@ def _level_determinism(
             yield _determinism("candidate.deterministic", False, candidate, f"optimisation level {level}")
 
 
-def _level_verdict(audit: Audit, base: Mapping[str, Run], runs: Mapping[str, Run]) -> str:
-    verdicts = [_compare_level(audit, base[name], run) for name, run in runs.items() if name in base]
+def _level_verdict(audit: Audit, candidate: Candidate, base: Mapping[str, Run], runs: Mapping[str, Run]) -> str:
+    verdicts = [_compare_level(audit, candidate, base[name], run) for name, run in runs.items() if name in base]
     return str(max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNVERIFIED))
 
 
-def _compare_level(audit: Audit, base: Run, run: Run) -> Verdict:
+def _compare_level(audit: Audit, candidate: Candidate, base: Run, run: Run) -> Verdict:
     assert audit.pool is not None
     if base.error or run.error:
         return Verdict.UNVERIFIED if base.error and run.error else Verdict.BREAK
     reference = audit.reference_runs[base.sample]
+    names = _reference_names(audit, candidate, reference, base)
     comparison = compare_arrays(
-        open_arrays(audit.pool, base.outputs) or {},
-        open_arrays(audit.pool, run.outputs) or {},
+        _renamed(audit, candidate, base.outputs, names),
+        _renamed(audit, candidate, run.outputs, names),
         oracle=open_arrays(audit.pool, reference.oracle),
         perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(audit.pool, draw)) is not None],
-        candidate_repeat=open_arrays(audit.pool, run.repeat) or None,
-        reference_repeat=open_arrays(audit.pool, base.repeat) or None,
+        candidate_repeat=_renamed(audit, candidate, run.repeat, names) or None,
+        reference_repeat=_renamed(audit, candidate, base.repeat, names) or None,
     )
     return comparison.verdict
+
+
+def _reference_names(audit: Audit, candidate: Candidate, reference: Run, run: Run) -> dict[str, str]:
+    """What the reference calls each output of the candidate: its oracle and its moved runs go by these names."""
+    assert audit.pool is not None
+    outputs = open_arrays(audit.pool, reference.outputs) or {}
+    own = as_reference(audit.pool, candidate, run.outputs)
+    pairs = pair_outputs(outputs, own, output_pairs(candidate, outputs)).pairs
+    return {pair.candidate: pair.reference for pair in pairs}
+
+
+def _renamed(audit: Audit, candidate: Candidate, refs: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    assert audit.pool is not None
+    return {names.get(name, name): each for name, each in as_reference(audit.pool, candidate, refs).items()}

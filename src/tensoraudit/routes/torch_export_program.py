@@ -26,13 +26,32 @@ def export(
     """
     import torch
 
-    shapes = None if dynamic_shapes is None else _dims(dynamic_shapes, {})
     # Without gradients the program would keep that its weights need none.
     with torch.enable_grad(), _known_sizes():
-        program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
+        program = _exported(module, args, dict(kwargs), dynamic_shapes)
     _drop_numbers(program.graph_module.graph)
     torch.export.save(program, path)
     return program, {"strict": False, "dynamic_shapes": dynamic_shapes}
+
+
+def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> Any:
+    """Export with one `Dim` for each name; where the code bounds a size (a table of 512 positions), with sizes whose
+    bounds torch finds itself. `DYNAMIC` refuses a fixed size too, but has no names to say which."""
+    import torch
+
+    def attempt(shapes: Any) -> Any:
+        return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+
+    if dynamic_shapes is None:
+        return attempt(None)
+    named: dict[str, Any] = {}
+    try:
+        return attempt(_dims(dynamic_shapes, named))
+    except torch._dynamo.exc.UserError as problem:
+        bounded = getattr(torch.export.Dim, "DYNAMIC", None)
+        if bounded is None or _FIXED.search(str(problem)):
+            raise
+        return attempt(_dims(dynamic_shapes, dict.fromkeys(named, bounded)))
 
 
 def _drop_numbers(graph: Any) -> None:

@@ -198,7 +198,7 @@ class _Job:
         """First pass over one input set; only those that the model takes go on to the other passes."""
         row = self.rows[sample["name"]] = empty_row(sample["name"])
         try:
-            leaves, projection = read_input(self._session, sample), read_projection(self._session, sample)
+            leaves, projection = read_input(self._session, sample, self.model), read_projection(self._session, sample)
             self._build(leaves)
             row["scalar"], found = self.differentiate(leaves, projection, self.seed)
             row["outputs"] = self._put(found)

@@ -15,7 +15,7 @@ from tensoraudit.probes.calls import Signature
 from tensoraudit.probes.protocol import JobUnsupported, Session
 from tensoraudit.probes.samples import Beside, Dynamic, Sample, containers, dynamic_dims, own_samples
 from tensoraudit.probes.tensorflow.keras_models import load_keras
-from tensoraudit.probes.tensorflow.model import Model
+from tensoraudit.probes.tensorflow.model import Model, narrowed
 from tensoraudit.probes.tensorflow.python_objects import load_python_object
 from tensoraudit.probes.tensorflow.replacement import with_weights
 from tensoraudit.probes.tensorflow.saved_models import load_saved_model
@@ -88,9 +88,10 @@ def to_leaf(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is no tensor, array, number, string or None")
 
 
-def read_input(session: Session, sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flat leaves of a sample: arrays of their own, and plain values."""
-    return {name: _get(session, reference) for name, reference in sample["arrays"].items()}
+def read_input(session: Session, sample: Mapping[str, Any], model: Model | None = None) -> dict[str, Any]:
+    """Return the flat leaves of a sample: arrays of their own, and plain values; integers as the `model` takes them."""
+    specs = model.specs if model else {}
+    return {name: narrowed(_get(session, each), specs.get(name)) for name, each in sample["arrays"].items()}
 
 
 def _get(session: Session, reference: Mapping[str, Any]) -> Any:

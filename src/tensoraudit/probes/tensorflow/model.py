@@ -63,6 +63,19 @@ def as_tensor(leaf: Any) -> Any:
     return tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
+def narrowed(leaf: Any, spec: Spec | None) -> Any:
+    """Return integers in the integer type that an input declares, if they fit.
+
+    What narrows the inputs of a model on its way (JAX does) is said of the conversion, and the program that calls the
+    model has to pass that type too.
+    """
+    wanted = tf.as_dtype(spec.dtype) if spec else None
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "iu" or wanted is None or not wanted.is_integer:
+        return leaf
+    narrow = leaf.astype(wanted.as_numpy_dtype)
+    return narrow if np.array_equal(narrow, leaf) else leaf
+
+
 def name_outputs(value: Any) -> dict[str, Any]:
     """Return the tensors of a result by name, in order.
 

@@ -38,7 +38,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     pin()
     mode = params.get("mode")
     job = _Job(model, session, int(params.get("seed", 0)), runner(model, mode))
-    job.reference({sample["name"]: read_input(session, sample) for sample in params["inputs"]})
+    job.reference({sample["name"]: read_input(session, sample, model) for sample in params["inputs"]})
     if params.get("repeat", 2) > 1:
         job.repeat()
     if params.get("oracle", True):
@@ -178,7 +178,7 @@ def accepts(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     for sample in params["inputs"]:
         seed_everything(seed)
         try:
-            model.run(read_input(session, sample))
+            model.run(read_input(session, sample, model))
             accepted[sample["name"]] = True
         except Exception as problem:
             error = run_error(problem)

@@ -54,7 +54,8 @@ def _from_function(function: Any, owner: Any, notes: tuple[str, ...]) -> Model:
 
     def call(leaves: Leaves) -> Any:
         require_names(list(inputs), leaves)
-        return function(**leaves)
+        outputs = function(**leaves)  # in the order of a protobuf map, which is another one in each process
+        return dict(sorted(outputs.items())) if isinstance(outputs, dict) else outputs
 
     return Model(call, _Owner(owner, function), signature, specs_of(list(inputs.items())), notes=notes)
 

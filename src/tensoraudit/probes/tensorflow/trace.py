@@ -42,7 +42,7 @@ def trace(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     check_device(params.get("device", "cpu"))
     session.pack()
     model = open_model(session, params["model"]).model
-    leaves = read_input(session, params["inputs"])
+    leaves = read_input(session, params["inputs"], model)
     if params.get("perturb") is not None:
         leaves, names = perturb(leaves, int(params["perturb"]))
         if not names:
