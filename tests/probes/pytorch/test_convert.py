@@ -53,6 +53,17 @@ class Fixed(nn.Module):
         return x.reshape(5, 4) * 2
 
 
+class Positions(nn.Module):
+    """Adds the first rows of a table of 16 positions, so that a length has a bound."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.arange(64.0).reshape(1, 16, 4))
+
+    def forward(self, x):
+        return x + self.table[:, : x.shape[1]]
+
+
 class Scripted(nn.Module):
     def forward(self, x):
         return x + 1
@@ -123,6 +134,14 @@ def test_a_named_dimension_stays_open(convert, outputs):
     result = convert("Net", {"x": {"0": "batch size"}}, x=X)
     assert outputs(result, x=X[:2])["output.scores"].shape == (2, 3)
     assert result["options"]["dynamic_shapes"] == {"x": {0: "batch size"}}
+
+
+def test_a_dimension_that_the_code_bounds_stays_open_within_its_bounds(convert, outputs):
+    """torch answers a `Dim` without bounds with "Suggested fixes: Dim(max=16)"."""
+    x = np.arange(40, dtype=np.float32).reshape(2, 5, 4)
+    result = convert("Positions", {"x": {"0": "batch", "1": "length"}}, x=x)
+    longer = np.ones((3, 16, 4), np.float32)
+    assert np.array_equal(outputs(result, x=longer)["output"], longer + np.arange(64).reshape(1, 16, 4))
 
 
 def test_inputs_in_containers_keep_their_flat_names(convert):
