@@ -91,6 +91,13 @@ def test_every_number_agrees_with_sixty_digits(dtype: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("beside", [1e157, 6e161])
+def test_a_number_beside_an_infinity_sets_no_scale(beside: float) -> None:
+    a, b = np.full(15, 2.67261242e149), np.zeros(15)
+    a[1], b[0], b[1] = np.inf, 1.0, beside
+    _check(a, b)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("seed", range(3))
 def test_numbers_hold_over_many_blocks(dtype: str, seed: int) -> None:

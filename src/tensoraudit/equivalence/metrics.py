@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensoraudit.equivalence.blocks import BLOCK, Array, Index, blocks, index_at, largest_magnitude
+from tensoraudit.equivalence.blocks import BLOCK, Array, Index, blocks, index_at
 from tensoraudit.equivalence.ulp import UlpKeys
 
 # Below this difference two values count as equal in `max_relative`, and a smaller reference is taken as this large: the
@@ -234,12 +234,18 @@ def _squares_are_safe(tally: _Tally) -> bool:
     return all(low < total < high or total == largest == 0.0 for total, largest in sums)
 
 
+def _largest_compared(reference: Array, candidate: Array) -> float:
+    """The candidate's largest magnitude where both are finite: a number beside an Inf must not set the scale."""
+    found = (np.abs(y[np.isfinite(x) & np.isfinite(y)]) for _, (x, y) in blocks(reference, candidate))
+    return max((float(each.max()) for each in found if each.size), default=0.0)
+
+
 def _scaled_moments(
     reference: Array, candidate: Array, tally: _Tally
 ) -> tuple[float | None, float | None, float | None]:
     """Moments of doubles so large or so small that their squares leave the range; two more passes, rarely needed."""
     top = float(np.finfo(np.float64).max)
-    extremes = (tally.reference_max, largest_magnitude(candidate), tally.linf)
+    extremes = (tally.reference_max, _largest_compared(reference, candidate), tally.linf)
     scale_a, scale_b, scale_d = (min(value, top) if value > 0.0 else 1.0 for value in extremes)
     sum_d = sum_dd = aa = bb = ab = 0.0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
