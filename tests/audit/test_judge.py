@@ -95,3 +95,17 @@ def test_levels_have_the_floor_of_the_reference_whatever_the_file_calls_its_outp
     audit = judge(made.add(candidates=(shipped,), reference_runs={"s0": reference}, candidate_runs=runs))
     (level,) = [row for row in audit.measurements if row.metric == "levels.verdict"]
     assert (level.subject, level.value) == ("all", "noise")
+
+
+def test_an_output_that_drifts_and_breaks_at_another_size_breaks():
+    """Otherwise the table shows a break beside a finding that says drift; right at the first size, it is no fault."""
+    one, many = np.float32([[3.0, 2.0]]), np.float32([[3.0, 2.0], [1.0, 1.0001]])
+    turned = np.float32([[3.0, 2.001], [1.0002, 1.0001]])
+    samples = (Sample("s0", {}, "user"), Sample("s1", {}, "size"))
+    made = Audit(Options(target=("jax",)), lambda text: None, pool=Arrays(), samples=samples)
+    shipped = Candidate("route", "jax", {}, "jax", ships=True)
+    reference = {"s0": run({"y": one}), "s1": run({"y": many})}
+    for first, verdict in ((one + np.float32([[0, 1e-3]]), "break"), (one, "identical")):
+        runs = {"route/cpu": {"s0": run({"y": first}), "s1": run({"y": turned})}}
+        audit = judge(made.add(candidates=(shipped,), reference_runs=reference, candidate_runs=runs))
+        assert told(audit, "output.verdict") == [verdict]

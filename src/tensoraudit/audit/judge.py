@@ -85,9 +85,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
                 for name, c in compared.items()
                 if samples[name].kind == "size"
             ),
-            *_output_measurements(
-                audit, candidate, [(samples[n], c) for n, c in compared.items() if samples[n].kind != "size"]
-            ),
+            *_output_measurements(audit, candidate, [(samples[n], c) for n, c in compared.items()]),
             *(_determinism("candidate.deterministic", word, candidate) for word in stable),
         )
     )
@@ -174,9 +172,14 @@ def _output_measurements(
     """One set of measurements per output: those of the input set on which it came out worst.
 
     Edge inputs speak for themselves, and only where they come out worse than every ordinary one: a fault that only they
-    show is another fault.
+    show is another fault. Other sizes have measurements of their own; they count here where the output is wrong at the
+    first size already, for then it is one fault, as bad as it gets.
     """
-    ordinary = _worst((sample, c) for sample, c in compared if sample.kind != "edge")
+    ordinary = _worst((sample, c) for sample, c in compared if sample.kind not in {"edge", "size"})
+    sizes = _worst((sample, c) for sample, c in compared if sample.kind == "size")
+    for name, (_, output) in list(ordinary.items()):
+        if output.verdict == Verdict.DRIFT and name in sizes and sizes[name][1].verdict == Verdict.BREAK:
+            ordinary[name] = sizes[name]
     edges = _worst((sample, c) for sample, c in compared if sample.kind == "edge")
     worse = {n: e for n, e in edges.items() if n not in ordinary or e[1].verdict.rank > ordinary[n][1].verdict.rank}
     for name, (sample, output) in (*ordinary.items(), *worse.items()):
