@@ -22,7 +22,8 @@ from tensoraudit.routes.keras_backend import keras_on, layer_of
 Arranged = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of a call."""
 
-_NOT_INPUTS = ("training", "mask")
+NOT_INPUTS = ("training", "mask")
+"""Arguments of `call` that Keras fills itself."""
 _MAX_CONFIG = 64 << 20
 
 
@@ -55,7 +56,7 @@ def read(spec: Mapping[str, Any], backend: str, framework: str) -> KerasFile:
             if Path(code).is_file():
                 import_file(code, framework)  # its decorators register the classes that the file names
         if spec["format"] == "keras_h5" and not trust:
-            _check_h5(path)
+            check_h5(path)
         return _described(keras, keras.saving.load_model(path, compile=False, safe_mode=not trust))
     except JobFailed:
         raise
@@ -67,10 +68,10 @@ def read(spec: Mapping[str, Any], backend: str, framework: str) -> KerasFile:
 def _described(keras: Any, model: Any) -> KerasFile:
     full = signature_of(model.call)
     training = {"training": False} if any(each.name == "training" for each in full.arguments) else {}
-    structure, result = _declared(keras, model), _attribute(model, "output")
+    structure, result = declared_inputs(model, keras.tree.flatten), _attribute(model, "output")
     outputs = {} if result is None else _dtypes(dict(flatten(result, "output")))
     if structure is None:
-        signature = Signature(tuple(each for each in full.arguments if each.name not in _NOT_INPUTS))
+        signature = Signature(tuple(each for each in full.arguments if each.name not in NOT_INPUTS))
         names = [argument.name for argument in signature.arguments]
         return KerasFile(model, signature, _by_name(names, training), Declared({}, outputs))
     inputs = {str(each.name): each for each in keras.tree.flatten(structure)}
@@ -90,15 +91,15 @@ def _dtypes(tensors: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(each.dtype) for name, each in tensors.items() if hasattr(each, "dtype")}
 
 
-def _declared(keras: Any, model: Any) -> Any:
-    """The structure of the inputs, None for a model whose code alone knows them.
+def declared_inputs(model: Any, leaves: Callable[[Any], Sequence[Any]]) -> Any:
+    """The structure of the inputs, None for a model whose code alone knows them. `leaves` flattens it.
 
     A Sequential has `inputs`, a list of one, but no `input` before it was called.
     """
     inputs = _attribute(model, "input")
     if inputs is None and (several := _attribute(model, "inputs")):
         inputs = several[0] if len(several) == 1 else several
-    names = [getattr(each, "name", "") for each in keras.tree.flatten(inputs)]
+    names = [getattr(each, "name", "") for each in leaves(inputs)]
     return inputs if all(names) and len(set(names)) == len(names) else None
 
 
@@ -109,8 +110,8 @@ def _attribute(model: Any, name: str) -> Any:
         return None
 
 
-def _check_h5(path: str) -> None:
-    """Keras looks for stored code in its own archives only."""
+def check_h5(path: str) -> None:
+    """Refuse an HDF5 file that stores code: Keras looks for it in its own archives only. Raises JobFailed."""
     import h5py
 
     name = Path(path).name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,14 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tensoraudit.artifacts.keras_config import stored_code
 from tensoraudit.probes.calls import Argument, Signature, signature_of
+from tensoraudit.probes.keras_files import NOT_INPUTS, check_h5, declared_inputs
 from tensoraudit.probes.protocol import JobFailed
 from tensoraudit.probes.tensorflow.model import Leaves, Model, require_names, specs_of
 from tensoraudit.probes.user_code import import_file
 
-_NOT_INPUTS = ("training", "mask")
-_MAX_CONFIG = 64 << 20
 _UNKNOWN_CLASS = re.compile(r"(Could not locate \w+|Unknown (?:layer|object|\w+ function)):? '([^']+)'")
 """How Keras says that a file names a class which nothing has registered."""
 
@@ -32,7 +29,7 @@ def is_keras(value: Any) -> bool:
 
 def keras_model(model: Any, **more: Any) -> Model:
     """Wrap a Keras model: one with declared inputs by their names, any other by the arguments of its `call`."""
-    inputs = _declared(model)
+    inputs = declared_inputs(model, tf.nest.flatten)
     training = {"training": False} if "training" in {each.name for each in signature_of(model.call).arguments} else {}
     if inputs is None:
         return _subclassed(model, training, **more)
@@ -46,28 +43,9 @@ def keras_model(model: Any, **more: Any) -> Model:
     return Model(call, model, known, specs_of(list(zip(names, tf.nest.flatten(inputs)))), is_keras=True, **more)  # noqa: B905 - Python 3.9
 
 
-def _declared(model: Any) -> Any:
-    """The structure of the inputs, None for a model whose code alone knows them.
-
-    A Sequential has `inputs`, a list of one, but no `input` before it was called.
-    """
-    inputs = _attribute(model, "input")
-    if inputs is None and (several := _attribute(model, "inputs")):
-        inputs = several[0] if len(several) == 1 else several
-    names = [getattr(each, "name", "") for each in tf.nest.flatten(inputs)]
-    return inputs if all(names) and len(set(names)) == len(names) else None
-
-
-def _attribute(model: Any, name: str) -> Any:
-    try:
-        return getattr(model, name)
-    except Exception:  # not built, or a class of its own: each version of Keras has its own exception
-        return None
-
-
 def _subclassed(model: Any, training: Mapping[str, Any], **more: Any) -> Model:
     full = signature_of(model.call)
-    signature = Signature(tuple(each for each in full.arguments if each.name not in _NOT_INPUTS))
+    signature = Signature(tuple(each for each in full.arguments if each.name not in NOT_INPUTS))
 
     def call(leaves: Leaves) -> Any:
         bound = signature.bind(leaves)
@@ -86,7 +64,7 @@ def load_keras(spec: Mapping[str, Any]) -> Model:
         if Path(code).is_file():
             import_file(code, "tensorflow")  # its decorators register the classes that the file names
     if spec["format"] == "keras_h5" and not spec.get("trust"):
-        _check_h5(path)
+        check_h5(path)
     return keras_model(_reading(path, _reader(bool(spec.get("trust")))))
 
 
@@ -94,34 +72,6 @@ def _reader(trust: bool) -> Callable[[str], Any]:
     import keras
 
     return lambda path: keras.saving.load_model(path, compile=False, safe_mode=not trust)
-
-
-def _check_h5(path: str) -> None:
-    import h5py
-
-    name = Path(path).name
-    try:
-        with h5py.File(path, "r") as file:
-            config = file.attrs.get("model_config")
-    except (OSError, KeyError, RuntimeError) as problem:
-        raise JobFailed(
-            f"{name} is a damaged HDF5 file ({problem})", remedy="Copy or save the file again."
-        ) from problem
-    if config is None:
-        raise JobFailed(
-            f"{name} holds weights only, or no Keras model at all",
-            remedy="Name a function that builds the model and loads the weights: file.py:name.",
-        )
-    text = config.decode("utf-8", "replace") if isinstance(config, bytes) else str(config)
-    try:
-        found = stored_code(json.loads(text[:_MAX_CONFIG]))
-    except (ValueError, RecursionError) as problem:
-        raise JobFailed(f"{name} has a configuration that is no JSON", remedy="Save the model again.") from problem
-    if found:
-        raise JobFailed(
-            f"{name} is a Keras model that stores code, and loading it would run it: {', '.join(found[:12])}",
-            remedy="If you trust where it comes from, add --trust; else build the model from its source, file.py:name.",
-        )
 
 
 def _reading(path: str, read: Callable[[str], Any]) -> Any:
