@@ -90,3 +90,8 @@ def test_an_output_is_turned_only_as_an_input_was(tmp_path, given, orders, refer
         tried = candidate(layouts={"inputs": orders})
         found = _with_outputs(audit, tried, Sample("s", {"a": given}, "user"), {"y": own}, to_last=True)
     assert bool(found.layouts.get("outputs")) is turned
+
+
+def test_a_flag_that_a_converter_made_part_of_the_model_is_left_out():
+    sample = Sample("s", {"train": {"value": False}, "x": X}, "user")
+    assert list(as_candidate(candidate(inputs=("args_0",)), ["args_0"], sample).arrays) == ["args_0"]

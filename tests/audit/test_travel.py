@@ -10,9 +10,9 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.convert import convert
 from tensoraudit.audit.execute import run_candidates
 from tensoraudit.audit.judge import judge
+from tensoraudit.audit.layouts import taken_names
 from tensoraudit.audit.migration import HOPS
 from tensoraudit.audit.state import Audit, Run, Sample, Side
-from tensoraudit.audit.travel import taken_names
 from tensoraudit.options import Options
 from tensoraudit.probes.outcome import Outcome
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from tensoraudit.audit.execute import usable_samples
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.layouts import taken_names
 from tensoraudit.audit.migration import TOOLS, Route, routes
 from tensoraudit.audit.prepare import side_of
 from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.state import Audit, Candidate
-from tensoraudit.audit.travel import Journey, Known, Stop, taken_names, travel
+from tensoraudit.audit.travel import Journey, Known, Stop, travel
 from tensoraudit.audit.upgrade import two_interpreters, upgrade
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement

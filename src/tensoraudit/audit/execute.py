@@ -11,7 +11,6 @@ from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.modes import run_modes
 from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
-from tensoraudit.audit.travel import taken_names
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Probe
 from tensoraudit.probes.outcome import Outcome, lacks_memory
@@ -119,14 +118,8 @@ def usable_samples(audit: Audit) -> list[Sample]:
 
 
 def _samples_for(audit: Audit, candidate: Candidate) -> list[Sample]:
-    """The input sets that a candidate is for, in its own names and without what was made part of it."""
-    taken = [sample for sample in usable_samples(audit) if not (candidate.fixed and sample.kind == "size")]
-    return [_taken(candidate, sample) for sample in taken]
-
-
-def _taken(candidate: Candidate, sample: Sample) -> Sample:
-    names = taken_names(sample.arrays, candidate.inputs)
-    return replace(sample, arrays={own: sample.arrays[name] for name, own in names.items()})
+    """The input sets that a candidate is for: one of fixed sizes takes no others."""
+    return [sample for sample in usable_samples(audit) if not (candidate.fixed and sample.kind == "size")]
 
 
 def run_candidates(audit: Audit) -> Audit:

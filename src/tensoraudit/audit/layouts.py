@@ -35,11 +35,23 @@ GIVEN = "candidate"
 converted model are listed by its converter, whatever the order of a sample."""
 
 
+def taken_names(arrays: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, str]:
+    """Return what a converted model with these inputs calls the leaves of a sample: by name, else by position.
+
+    Numbers, strings and None that a converter has made part of the model are left out.
+    """
+    tensors = [name for name, array in arrays.items() if not (isinstance(array, Mapping) and "value" in array)]
+    leaves = tensors if len(inputs) == len(tensors) else list(arrays)
+    by_name = set(leaves) <= set(inputs) or len(leaves) != len(inputs)
+    return dict(zip(leaves, leaves if by_name else inputs, strict=True))
+
+
 def as_candidate(candidate: Candidate, names: Sequence[str], sample: Sample) -> Sample:
     """The sample as the candidate takes it. `names` are its arguments. Where not all of the sample's fit, what has no
     namesake goes by position among what is left: two models may call one argument differently. What a map says goes
-    before any namesake."""
-    arrays = sample.arrays
+    before any namesake. What a converter has made part of the model is left out."""
+    taken = taken_names(sample.arrays, candidate.inputs)
+    arrays: Mapping[str, Any] = {own: sample.arrays[name] for name, own in taken.items()}
     fit = all(name.split(".")[0] in names for name in arrays)
     mapped = candidate.name == GIVEN and len(candidate.inputs) == len(arrays)
     if mapped or (names and not fit and len(arrays) <= len(names)):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from tensoraudit.audit.frameworks import framework_of
+from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.localise_by_value import Found, Search, look_at
 from tensoraudit.audit.localise_found import Located, local_measurement, reproducer_folder, shown_line
 from tensoraudit.audit.localise_sides import Side
@@ -32,7 +30,8 @@ def search_by_value(
     assert audit.pool is not None and audit.reference is not None
     memory = audit.options.memory // INTERMEDIATES
     reference = Side(audit.reference.role, audit.reference.params, sample.arrays, memory)
-    other = Side(candidate.framework, candidate.params, candidate_arrays(audit, candidate, sample), memory)
+    given = as_candidate(candidate, argument_names(audit, candidate), sample)
+    other = Side(candidate.framework, candidate.params, given.arrays, memory)
     first, second = look_at(audit.pool, reference, other)
     for seen in (first, second):
         if seen.outcome.result is None:
@@ -42,27 +41,6 @@ def search_by_value(
     located = None if found is None else _located(audit, candidate, search, found)
     search.judge.close()
     return located
-
-
-def candidate_arrays(audit: Audit, candidate: Candidate, sample: Sample) -> dict[str, Any]:
-    """The sample under the candidate's own names, in the layout that its converter has made of the inputs."""
-    names = list(candidate.inputs) or list(_arguments(audit, candidate))
-    arrays = dict(sample.arrays)
-    by_name = not names or all(name.split(".")[0] in names for name in arrays) or len(arrays) > len(names)
-    named = arrays if by_name else dict(zip(names, arrays.values(), strict=False))
-    layouts = candidate.layouts.get("inputs", {})
-    return {name: _permuted(array, layouts.get(name)) for name, array in named.items()}
-
-
-def _arguments(audit: Audit, candidate: Candidate) -> Iterator[str]:
-    framework = framework_of(candidate.framework)
-    if audit.pool is not None and framework.can("describe"):
-        outcome = audit.pool.run(candidate.framework, framework.job("describe"), dict(candidate.params))
-        yield from (argument["name"] for argument in (outcome.result or {}).get("arguments", ()))
-
-
-def _permuted(array: Any, order: Sequence[int] | None) -> Any:
-    return np.ascontiguousarray(array.transpose(order)) if order and isinstance(array, np.ndarray) else array
 
 
 def _located(audit: Audit, candidate: Candidate, search: Search, found: Found) -> Located:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensoraudit.audit.frameworks import FRAMEWORKS
+from tensoraudit.audit.layouts import taken_names
 from tensoraudit.audit.migration import Hop, Route, worker_of
 from tensoraudit.audit.prepare import export_sample
 from tensoraudit.audit.probing import wire
@@ -147,17 +148,6 @@ def _request(audit: Audit, hop: Hop, before: Stop, folder: str) -> dict[str, Any
     place = audit.pool.folder / f"{folder}-{hop.tool}"
     place.mkdir(exist_ok=True)
     return {**request, "tool": hop.tool, "folder": str(place)}
-
-
-def taken_names(arrays: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, str]:
-    """Return what a converted model with these inputs calls the leaves of a sample: by name, else by position.
-
-    Numbers, strings and None that a converter has made part of the model are left out.
-    """
-    tensors = [name for name, array in arrays.items() if not (isinstance(array, Mapping) and "value" in array)]
-    leaves = tensors if len(inputs) == len(tensors) else list(arrays)
-    by_name = set(leaves) <= set(inputs) or len(leaves) != len(inputs)
-    return dict(zip(leaves, leaves if by_name else inputs, strict=True))
 
 
 def _after(hop: Hop, before: Stop, result: Mapping[str, Any]) -> Stop:
