@@ -16,7 +16,6 @@ from typing import Any
 
 from tensoraudit.probes.protocol import JobFailed
 
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NUMBERS = {
     "int": int,
     "float": float,

@@ -19,8 +19,6 @@ from tensoraudit.probes.protocol import JobFailed, Session
 INPUT = "input:"
 PARAMETER = "parameter:"
 
-INTEGER = "an integer input has no gradient by nature"
-
 
 def read_projection(session: Session, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return the weights of a wired sample, by output name or by position as text."""

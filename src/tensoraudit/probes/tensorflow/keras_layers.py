@@ -24,7 +24,6 @@ SETTINGS = frozenset(
         *("scale", "depth_multiplier", "output_padding", "target_shape", "approximate", "max_value"),
     )
 )
-CHILDREN = ("cell", "cells", "forward_layer", "backward_layer")
 GENERATOR = "seed_generator_state"
 
 
