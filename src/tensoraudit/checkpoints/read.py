@@ -1,0 +1,48 @@
+"""Which reader a file or folder of weights belongs to: by content, never by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tensoraudit.checkpoints.schema import StoredCheckpoint
+from tensoraudit.errors import InputError
+
+_READERS: Final = (
+    "torch_distributed",
+    "deepspeed",
+    "sharded_index",
+    "torch_ranks",
+    "orbax",
+    "saved_model_weights",
+    "tensorflow_bundle",
+    "safetensors_file",
+    "torch_file",
+    "keras_weights",
+    "npz",
+    "onnx_weights",
+    "flax_msgpack",
+)
+"""Modules of this package, in the order in which they are asked: folders first, and what any bytes may look like last.
+Each has `recognises(path) -> bool`, cheap and never raising, and `read(path) -> StoredCheckpoint`."""
+
+
+def read_checkpoint(path: Path) -> StoredCheckpoint:
+    """Read the headers of a checkpoint: a file, a folder of shards, or the index of one.
+
+    Nothing stored is executed and no tensor's bytes are read. Raises InputError for what is no checkpoint or is damaged
+    beyond reading; what can be read around is an observation of the result.
+    """
+    if not path.exists():
+        raise InputError("does not exist", where=str(path), remedy="Check the path.")
+    for name in _READERS:
+        reader = import_module(f"tensoraudit.checkpoints.{name}")
+        if reader.recognises(path):
+            stored: StoredCheckpoint = reader.read(path)
+            return stored
+    raise InputError(
+        "is no checkpoint that tensoraudit knows",
+        where=str(path),
+        remedy="Name a file of weights (.pt, .safetensors, .h5, .npz, .msgpack, .onnx) or the folder of a checkpoint.",
+    )
