@@ -687,7 +687,12 @@ def test_nested_functions_know_where_they_stand():
 
 
 def test_try_and_its_handlers_are_blocks():
-    assert blocks("try:\n    g()\nexcept E: ...") == [("try", (), "try")]
+    assert blocks("try:\n    g()\nfinally: ...") == [("try", (), "try")]
+    assert blocks("try:\n    g()\nexcept E: ...") == [("try", ("E",), "try")]
+    caught = "except (m.E, F, m.E): ...\nexcept w.G as e: ...\nexcept f(): ...\nexcept: ..."
+    assert blocks(f"import a.b as m\nfrom c import F\ntry:\n    g()\n{caught}") == [
+        ("try", ("a.b.E", "c.F", "w.G", "BaseException"), "try")
+    ]
     assert blocks("try: ...\nexcept E:\n    g()") == [("try", ("E",), "except E")]
 
 
@@ -997,6 +1002,12 @@ def test_stars_are_told_apart():
     assert [(call.splat, call.double_splat) for call in facts("f(*a)\nf(**a)\nf(*a, **b)\nf(a)", Call)] == [
         (True, False), (True, True), (True, True), (False, False),
     ]  # fmt: skip
+
+
+def test_a_call_whose_result_nobody_sees():
+    text = "f(1)\nx = f(2)\ng(f(3))\nf(4).m()\nasync def h():\n    await f(5)\n    return f(6)\nf(7) if x else f(8)"
+    found = {call.args[0]: call.dropped for call in facts(text, Call) if type(call.args.get(0)) is int}
+    assert found == {1: True, 2: False, 3: False, 4: False, 5: True, 6: False, 7: False, 8: False}
 
 
 def test_all_meanings_of_a_call_are_told():

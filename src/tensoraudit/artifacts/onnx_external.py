@@ -1,17 +1,13 @@
-"""Where the external data of an ONNX model lies, judged without opening any of it.
-
-A location is a path relative to the model's folder and may not leave it: not by `..`, not as an absolute path, not
-through a link. A model that names `/etc/passwd` as its weights would else have a runtime read it.
-"""
+"""Where the external data of an ONNX model lies, judged without opening any of it (see `neighbours`)."""
 
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any, Final
 
+from tensoraudit.artifacts.neighbours import Neighbours
 from tensoraudit.artifacts.onnx_file import TensorHeader
 from tensoraudit.errors import InputError
 
@@ -42,12 +38,13 @@ def external_files(model: Path, tensors: Iterable[TensorHeader]) -> list[dict[st
     last one ends). `status` is "ok", "missing", "not-a-file", "truncated", "outside", "absolute" or "symlink".
     """
     rows: dict[str, dict[str, Any]] = {}
+    beside = Neighbours(model)
     for tensor in tensors:
         external = tensor.external or {}
         row = rows.setdefault(external.get("location", ""), {"tensors": 0, "bytes": 0})
         row["tensors"] += 1
         row["bytes"] = max(row["bytes"], external_span(tensor)[0] + external_span(tensor)[1])
-    return [{"location": name, "status": _status(model, name, row["bytes"]), **row} for name, row in rows.items()]
+    return [{"location": name, "status": beside.status(name, row["bytes"]), **row} for name, row in rows.items()]
 
 
 def external_span(tensor: TensorHeader) -> tuple[int, int]:
@@ -68,35 +65,6 @@ def require_external(model: Path, files: Iterable[dict[str, Any]]) -> None:
             where=str(model),
             remedy=_REMEDIES[bad[0]["status"]],
         )
-
-
-def _status(model: Path, location: str, end: int) -> str:
-    windows = PureWindowsPath(location)
-    if PurePosixPath(location).is_absolute() or windows.is_absolute() or windows.drive or windows.root:
-        return "absolute"
-    if _leaves(location):
-        return "outside"
-    path = model.parent / location
-    try:
-        target = path.resolve()
-        homes = {model.parent.resolve(), model.resolve().parent}  # a model cache links model and data to one folder
-        if not any(target.is_relative_to(home) for home in homes):
-            return "symlink"
-        found = path.stat()
-    except (OSError, ValueError, RuntimeError):  # no such file, NUL or too long a name, a loop of links
-        return "missing"
-    if not stat.S_ISREG(found.st_mode):
-        return "not-a-file" if location else "missing"
-    return "truncated" if found.st_size < end else "ok"
-
-
-def _leaves(location: str) -> bool:
-    depth = 0
-    for part in re.split(r"[/\\]", location):
-        depth += -1 if part == ".." else part not in ("", ".")
-        if depth < 0:
-            return True
-    return False
 
 
 def _number(digits: str | None) -> int | None:

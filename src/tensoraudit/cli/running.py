@@ -42,14 +42,14 @@ def _status(console: Console, options: Options) -> Any:
 def _lint(options: Options) -> Result:
     from tensoraudit.pipeline import LINT, run_steps, source_audit  # not needed where the result is recalled
 
-    with without_collection():
-        return run_steps(LINT, source_audit(options))
+    return run_steps(LINT, source_audit(options))
 
 
 def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:
     """Read and match source files alone. Raises UserError."""
     options = make_options({**given, "code": paths})
     check_reports(options.report)
-    result = cached_lint(options, lambda: _lint(options))
+    with without_collection():
+        result = cached_lint(options, lambda: _lint(options))
     write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=False)
     return result.exit_code

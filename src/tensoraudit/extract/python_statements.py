@@ -60,6 +60,7 @@ class StatementReader(ExpressionReader):
 
     def _expression(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
+            self.statement = node.value.value if isinstance(node.value, ast.Await) else node.value
             self.read(node.value)
 
     def _parts(self, node: ast.stmt) -> None:
@@ -245,7 +246,7 @@ class StatementReader(ExpressionReader):
         return ended
 
     def _try(self, node: ast.Try) -> bool:
-        after_body, ended = self.branch(node.body, Block("try", (), "try", self.source.site(node)))
+        after_body, ended = self.branch(node.body, Block("try", self._caught(node), "try", self.source.site(node)))
         handlers = [self._handler(handler, after_body) for handler in node.handlers]
         mark = self.flow.mark()
         self.flow.join([after_body], complete=True)
@@ -253,6 +254,22 @@ class StatementReader(ExpressionReader):
         branches = [(self.flow.undo(mark), ended), *handlers]
         ended = self.join(branches, complete=True)
         return self.body(node.finalbody) or ended
+
+    def _caught(self, node: ast.Try) -> tuple[str, ...]:
+        """Return the names of the exceptions that the handlers catch; a bare `except` catches BaseException."""
+        names = []
+        for handler in node.handlers:
+            types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            names += ["BaseException" if each is None else self._exception(each) for each in types]
+        return tuple(dict.fromkeys(filter(None, names)))
+
+    def _exception(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Attribute):
+            return self.path(node).text or ""
+        if not isinstance(node, ast.Name):
+            return ""
+        (*_, origin) = self.look_up(node.id).origins
+        return callee(origin) if is_path(origin) else node.id
 
     def _handler(self, handler: ast.ExceptHandler, after_body: Changes) -> Branch:
         mark, marks = self.flow.mark(), self.marks()

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tensoraudit.facts.record import record
 from tensoraudit.facts.site import Side, Site
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
-    """One stored tensor. `offset` and `bytes` count within `file`; `location` is "inline", "external" or "zip"."""
+    """One stored tensor. `offset` and `bytes` count within `file`; `location` is "inline", "external" or "zip".
+
+    Of one that is stored in several pieces `file` holds the first, `bytes` counts all, and `offset` is None.
+    """
 
     name: str
     dtype: str

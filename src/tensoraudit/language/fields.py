@@ -49,11 +49,14 @@ def known_fields(kind: str) -> frozenset[str]:
 
 
 def path_getter(kind: str, path: str) -> Getter:
-    """Return what reads `field`, `field.key` or `field.0`. The first part must be a known field."""
+    """Return what reads `field`, `field.key`, `field.0` or `args.0.key`. The first part must be a known field."""
     first, *rest = path.split(".", 1)
     if first == "args" and rest:
-        keys = argument_keys(rest[0])
-        return lambda fact, store: argument(fact, keys)
+        key, *below = rest[0].split(".", 1)
+        keys = argument_keys(key)
+        if not below:
+            return lambda fact, store: argument(fact, keys)
+        return lambda fact, store: _step(argument(fact, keys), below[0])
     get = field_getter(kind, first)
     if not rest:
         return get

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tensoraudit.checkpoints.kinds import AGAINST_MODEL, DIFFERENCES, OBSERVED, RESUME
+from tensoraudit.checkpoints.schema import KINDS
+
 METRICS: Final[Mapping[str, str]] = {
     "output.verdict": "outputs",
     "output.error_ratio": "outputs",
@@ -89,6 +92,9 @@ METRICS: Final[Mapping[str, str]] = {
     "training.region_autocast_error": "training",
     "training.region_autocast_gradient_verdict": "training",
     "training.line_recomputed": "training",
+    **{f"checkpoint.{kind}": "checkpoint" for kind in (*KINDS, *OBSERVED, *AGAINST_MODEL)},
+    **{f"checkpoint_diff.{kind}": "checkpoint_diff" for kind in DIFFERENCES},
+    **{f"resume.{kind}": "resume" for kind in RESUME},
 }
 """Metric to probe."""
 

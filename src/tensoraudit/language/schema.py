@@ -78,7 +78,7 @@ COMMON: Final[Mapping[str, FieldType]] = {"side": SIDE, "path": TEXT}
 ANCHORS: Final[Mapping[str, Mapping[str, FieldType]]] = {
     "call": {
         "args": ARGUMENTS, "effective": ARGUMENTS, "written": WRITTEN, "assigned": TEXT, "splat": BOOLEAN,
-        "double_splat": BOOLEAN, "ambiguous": BOOLEAN,
+        "double_splat": BOOLEAN, "ambiguous": BOOLEAN, "dropped": BOOLEAN,
     },
     "import": {"names": NAMES},
     "reference": {"store": STORE, "value": ARGUMENT, "ambiguous": BOOLEAN},
