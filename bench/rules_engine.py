@@ -81,6 +81,14 @@ def graph(rng: random.Random) -> Iterator[Fact]:
         yield Value(f"v{number}", "float32", ("batch", 8), ABSENT, "intermediate", "main", "target")
 
 
+class _Indented(yaml.SafeDumper):
+    """Lists are indented, as in the rules that ship: there the examples end at the next line without."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Never without: PyYAML leaves it out below a key."""
+        super().increase_indent(flow, False)
+
+
 def repeated(folder: Path, target: Path, count: int, spread: bool) -> Path:
     """Write the rules of `folder` again and again under new ids, until there are `count`."""
     paths = [path for path in sorted(folder.rglob("*.yaml")) if path.name != "pack.yaml"]
@@ -90,7 +98,7 @@ def repeated(folder: Path, target: Path, count: int, spread: bool) -> Path:
         if spread and number >= len(texts):
             rule = plain(read_documents(text, "")[0][0])
             match = [_renamed(part, number) for part in _parts(rule["match"])]
-            text = yaml.safe_dump({**rule, "match": match}, sort_keys=False, allow_unicode=True)
+            text = yaml.dump({**rule, "match": match}, Dumper=_Indented, sort_keys=False, allow_unicode=True)
         (target / f"r{number}.yaml").write_text(f"id: BEN-{number}\n{text}", encoding="utf-8")
     return target
 

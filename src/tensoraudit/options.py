@@ -49,6 +49,9 @@ class Options:
     reproducer: str | None = None
     map: str | None = None
     write_map: str | None = None
+    checkpoint: str | None = None
+    values: bool = False
+    by_value: bool = False
     transfer: bool = False
     ignore: tuple[Mapping[str, Any], ...] = ()
     rules: tuple[str, ...] = ("default",)
@@ -185,7 +188,7 @@ def _switch(key: str) -> Callable[[Any], bool]:
     return read
 
 
-SWITCHES = ("gradients", "transfer", "trust", "cache", "quiet", "color", "verbose")
+SWITCHES = ("gradients", "transfer", "values", "by_value", "trust", "cache", "quiet", "color", "verbose")
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "target": _targets,
@@ -206,7 +209,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "severity": _table,
     "off": _names("off", 'off = ["ONX-020"]'),
     "seed": _whole,
-    **{key: _text(key) for key in ("model", "via", "baseline", "reproducer", "map", "write_map")},
+    **{key: _text(key) for key in ("model", "via", "baseline", "reproducer", "map", "write_map", "checkpoint")},
     **{key: _switch(key) for key in SWITCHES},
 }
 

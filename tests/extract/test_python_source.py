@@ -689,7 +689,7 @@ def test_nested_functions_know_where_they_stand():
 def test_try_and_its_handlers_are_blocks():
     assert blocks("try:\n    g()\nfinally: ...") == [("try", (), "try")]
     assert blocks("try:\n    g()\nexcept E: ...") == [("try", ("E",), "try")]
-    caught = "except (m.E, F, m.E): ...\nexcept w.G as e: ...\nexcept f(): ...\nexcept: ..."
+    caught = "except (m.E, F, m.E): ...\nexcept w.G as e: ...\nexcept E[0]: ...\nexcept: ..."
     assert blocks(f"import a.b as m\nfrom c import F\ntry:\n    g()\n{caught}") == [
         ("try", ("a.b.E", "c.F", "w.G", "BaseException"), "try")
     ]

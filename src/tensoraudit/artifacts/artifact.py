@@ -20,6 +20,7 @@ Format = Literal[
     "onnx",
     "python_object",
     "python_source",
+    "checkpoint",
 ]
 Framework = Literal["pytorch", "tensorflow", "tflite", "jax", "onnx", "python"]
 
@@ -31,7 +32,7 @@ class Artifact:
     `spec` is what the user typed. `path` is the file or folder (None for `package.module:name`), `attribute` the object
     name after the colon, `module` the dotted module. `imports` are the globals that a pickle inside wants to import
     (dotted), sorted. `details` is format specific, plain JSON data: versions, entry counts, `legacy: true`, external
-    data files...
+    data files...  A `checkpoint` is what the checkpoint commands read; its own format is in `details`.
     """
 
     spec: str

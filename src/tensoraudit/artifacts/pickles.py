@@ -103,11 +103,11 @@ def describe_pickle(root: Any, wishes: Wishes) -> PickledObject:
     modules = [(path, node) for path, node in _with_values(root, mappings) if _is_module(node)]
     if modules:
         path, node = modules[0]
-        return PickledObject("pickled_module", _class_of(node), weights, path, _keys(root), imports, all_imports)
+        return PickledObject("pickled_module", class_of(node), weights, path, _keys(root), imports, all_imports)
     kind: RootKind = "state_dict" if weights else "tensor" if tensor_of(root) else "object"
-    if kind == "object" and _class_of(root) in imports:
+    if kind == "object" and class_of(root) in imports:
         kind = "pickled_module"
-    return PickledObject(kind, _class_of(root), weights, (), _keys(root), imports, all_imports)
+    return PickledObject(kind, class_of(root), weights, (), _keys(root), imports, all_imports)
 
 
 def item_bytes(dtype: str) -> int:
@@ -201,7 +201,7 @@ def _string(value: Any) -> str:
     return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}..."
 
 
-def _pairs(node: Any) -> list[tuple[Any, Any]]:
+def pairs_of(node: Any) -> list[tuple[Any, Any]]:
     """Return the pairs of a dict or of an instance that is filled like one (OrderedDict, defaultdict)."""
     if isinstance(node, Pairs):
         return node.pairs
@@ -218,17 +218,17 @@ def _mappings(root: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     queue: list[tuple[tuple[str, ...], Any]] = [((), root)]
     seen: set[int] = set()
     for path, node in queue:
-        if id(node) in seen or not _pairs(node):
+        if id(node) in seen or not pairs_of(node):
             continue
         seen.add(id(node))
         yield path, node
         if len(path) < _MAX_DEPTH and len(queue) < _MAX_MAPPINGS:
-            queue += [((*path, key), value) for key, value in _pairs(node) if isinstance(key, str)]
+            queue += [((*path, key), value) for key, value in pairs_of(node) if isinstance(key, str)]
 
 
 def _weights(found: tuple[tuple[str, ...], Any]) -> Weights | None:
     path, node = found
-    values = {_string(key): value for key, value in _pairs(node) if isinstance(key, str | bytes)}
+    values = {_string(key): value for key, value in pairs_of(node) if isinstance(key, str | bytes)}
     tensors = {name: tensor_of(value, name) for name, value in values.items()}
     stored = tuple(tensor for tensor in tensors.values() if tensor is not None)
     if not stored or any("optim" in key.lower() for key in path):
@@ -244,10 +244,10 @@ def _likelihood(weights: Weights) -> tuple[int, int, bool]:
 def _with_values(root: Any, mappings: list[tuple[tuple[str, ...], Any]]) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield (), root
     for path, node in mappings:
-        yield from (((*path, key), value) for key, value in _pairs(node) if isinstance(key, str))
+        yield from (((*path, key), value) for key, value in pairs_of(node) if isinstance(key, str))
 
 
-def _class_of(node: Any) -> str:
+def class_of(node: Any) -> str:
     """Return the dotted class of an instance; the builtin type's name for a container or constant."""
     if isinstance(node, Items):
         return node.kind
@@ -267,9 +267,9 @@ def _is_module(node: Any) -> bool:
     """Whether the node is an nn.Module: an instance whose state has the two registries that every module has."""
     if not isinstance(node, Call):
         return False
-    keys = {key for key, _ in _pairs(node.state)}
+    keys = {key for key, _ in pairs_of(node.state)}
     return "_modules" in keys and "_parameters" in keys
 
 
 def _keys(root: Any) -> tuple[str, ...]:
-    return tuple(_string(key) for key, _ in _pairs(root)[:100])
+    return tuple(_string(key) for key, _ in pairs_of(root)[:100])

@@ -31,9 +31,13 @@ from tensoraudit.version import __version__
 SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "function", "package", "variable"})
 """Kinds of facts that source code and the environment give."""
 
+STORED_KINDS = frozenset({"tensor", "checkpoint", "package", "variable"})
+"""Kinds of facts that a file of weights gives, with the environment; of its measurements a rule may miss those it needs."""
+
 PROBE_OF: Mapping[str, str] = {
     "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes",
-    "training": "training", "ported": "ported", "gradients": "gradients",
+    "training": "training", "ported": "ported", "gradients": "gradients", "checkpoint": "checkpoint",
+    "checkpoint_diff": "checkpoint_diff",
 }  # fmt: skip
 """Which probe of the rule language a row of the report belongs to, by the row's first word."""
 
@@ -47,8 +51,13 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {"outputs": ("sizes", "determinism", "s
 def match_and_settle(audit: Audit) -> Audit:
     """Ask every rule, and let the measurements decide where a rule says how."""
     audit.progress("matching rules")
-    found = [finding for target in audit.options.target for finding in _found(audit, target)]
+    found = [finding for target in _targets(audit) for finding in _found(audit, target)]
     return audit.add(findings=tuple(sorted(found, key=order_key)))
+
+
+def _targets(audit: Audit) -> tuple[str, ...]:
+    """The targets that rules are asked for; weights that go nowhere are asked every rule once."""
+    return audit.options.target or ("",)
 
 
 def _found(audit: Audit, target: str) -> list[Finding]:
@@ -61,12 +70,22 @@ def _found(audit: Audit, target: str) -> list[Finding]:
     store = complete_store((*audit.facts, *measured))
     probes = [row for row in audit.probes if row.target in {"", target}]
     ran = None if audit.pool is None else _why_not(probes)
-    source = rule_source(audit.artifact.framework)
+    source = _source(audit)
     matches = match_rules(audit.rules, store, source=source, target=rule_target(target))
     found = findings_from_matches(matches, store, target, probes=ran, relocate=lambda site: _relocate(audit, site))
     merged = merge(found, {rule.id: rule.supersedes for rule in audit.rules})
     rows = [row for row in audit.equivalence if row.target in {"", target}]
     return [_name_target(finding) for finding in add_causes(merged, rows, store)]
+
+
+def _source(audit: Audit) -> str:
+    """What rules call the framework that the model comes from; "" for two checkpoints of different ones, either of
+    which may be the one that a rule speaks of."""
+    assert audit.artifact is not None
+    others = audit.checkpoint_diff is not None and audit.candidate_artifact is not None
+    if others and audit.candidate_artifact.framework != audit.artifact.framework:  # type: ignore[union-attr]
+        return ""
+    return rule_source(audit.artifact.framework)
 
 
 def _name_target(finding: Finding) -> Finding:
@@ -123,6 +142,8 @@ def conclude(audit: Audit) -> Audit:
         notes=(*audit.notes, *_input_notes(audit), *outdated),
         timings=audit.timings,
         fail_on=audit.options.fail_on,
+        checkpoint=audit.checkpoint,
+        checkpoint_diff=audit.checkpoint_diff,
     )
     return audit.add(result=result)
 
@@ -178,13 +199,13 @@ def _gone(fingerprints: Sequence[str], path: Path) -> list[str]:
 def _asked(audit: Audit) -> set[str]:
     """The rules that this audit could have reported: only for them can a suppression be called unneeded."""
     assert audit.rules is not None and audit.artifact is not None
-    kinds = None if audit.pool is not None else SOURCE_KINDS
-    source = rule_source(audit.artifact.framework)
+    kinds = None if audit.pool is not None else SOURCE_KINDS if audit.checkpoint is None else STORED_KINDS
+    source = _source(audit)
     return {
         rule.id
         for rule in audit.rules
         if not rule.deprecated
-        and any(rule.concerns(source, rule_target(target)) for target in audit.options.target)
+        and any(rule.concerns(source, rule_target(target)) for target in _targets(audit))
         and (kinds is None or all(each.pattern.kind in kinds for each in rule.alternatives))
     }
 

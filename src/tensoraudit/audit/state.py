@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.facts import Fact, Measurement
 from tensoraudit.findings.finding import Finding
 from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Migratability, Probe, Result
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
 from tensoraudit.probes.pool import Pool
+
+if TYPE_CHECKING:
+    from tensoraudit.checkpoints.diff import CheckpointDiff
 
 Progress = Callable[[str], None]
 
@@ -87,7 +91,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The audit between two steps. Tuples only grow; nothing is changed in place."""
+    """The audit between two steps. Tuples only grow; nothing is changed in place.
+
+    `checkpoint` is the file of weights that is looked at (of `diff` the reference's), `other_checkpoint` the candidate's.
+    """
 
     options: Options
     progress: Progress
@@ -117,6 +124,9 @@ class Audit:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
+    checkpoint: StoredCheckpoint | None = None
+    other_checkpoint: StoredCheckpoint | None = None
+    checkpoint_diff: CheckpointDiff | None = None
     result: Result | None = None
 
     def add(self, **more: Any) -> Audit:

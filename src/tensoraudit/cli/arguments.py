@@ -62,6 +62,16 @@ WriteMap = Annotated[
 Transfer = Annotated[
     bool | None, _option("--transfer/--no-transfer", "Copy the reference's weights into the candidate first.")
 ]
+Checkpoint = Annotated[
+    str | None,
+    _option("--checkpoint", "Weights that are for this model: their names, shapes and dtypes are held against it.", "FILE"),
+]
+Values = Annotated[
+    bool | None, _option("--values", "Read the tensors as well: digests, and the comparator's verdict of each pair.")
+]
+ByValue = Annotated[
+    bool | None, _option("--by-value", "Pair by their values what no name brings together; reads the tensors.")
+]
 Cache = Annotated[
     bool | None, _option("--cache/--no-cache", "Recall the result of files and rules that have not changed.")
 ]

@@ -18,6 +18,7 @@ def compare(
     input: a.Input = None,
     code: a.Code = None,
     model: a.Model = None,
+    checkpoint: a.Checkpoint = None,
     framework: a.Framework = None,
     device: a.Device = None,
     tolerance: a.Tolerance = None,

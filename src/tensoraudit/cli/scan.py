@@ -20,6 +20,7 @@ def scan(
     input: a.Input = None,
     code: a.Code = None,
     model: a.Model = None,
+    checkpoint: a.Checkpoint = None,
     framework: a.Framework = None,
     via: a.Via = None,
     opset: a.Opset = None,

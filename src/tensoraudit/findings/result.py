@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.facts import Site
 from tensoraudit.facts.site import NOWHERE
 from tensoraudit.findings.finding import Finding
@@ -124,7 +125,11 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything an audit knows at its end. `layers` maps target -> layer -> worst open severity or "none"."""
+    """Everything an audit knows at its end. `layers` maps target -> layer -> worst open severity or "none".
+
+    `checkpoint` is what `checkpoint show` or `--checkpoint` has read, `checkpoint_diff` what `checkpoint diff` has found
+    (a `CheckpointDiff`, whose module is loaded with it).
+    """
 
     tool: Mapping[str, Any]
     artifact: Mapping[str, Any]
@@ -142,3 +147,5 @@ class Result:
     timings: Mapping[str, float] = field(default_factory=dict)
     fail_on: str = "high"
     migratability: tuple[Migratability, ...] = ()
+    checkpoint: StoredCheckpoint | None = None
+    checkpoint_diff: Any = None

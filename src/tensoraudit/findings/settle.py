@@ -30,6 +30,10 @@ PLACED_BY_SUBJECT: Mapping[str, PlaceOf] = {
 """Nouns of metrics whose subject is a place."""
 
 
+_OF_MANY = frozenset({"checkpoint", "checkpoint_diff"})
+"""Nouns of metrics that may have a row for each of a hundred thousand tensors: one rule is one finding."""
+
+
 def findings_from_matches(
     matches: Iterable[Match],
     store: FactStore,
@@ -41,15 +45,21 @@ def findings_from_matches(
     """Return one finding per match, in order, merged where they speak of one measured thing.
 
     `target` is what the report calls the place the model goes to. `probes` maps a probe to why it did not run; None
-    means that no probe was planned, as in `lint`, and every match keeps its own state. `relocate` turns the place of a
-    fact into the one to show (a converted file lies in a temporary folder).
+    means that no probe was planned, as in `lint`: a match that nothing in the files decides keeps its own state.
+    `relocate` turns the place of a fact into the one to show (a converted file lies in a temporary folder).
     """
-    settled = [(match, None if probes is None else settle_confirm(match, store, probes)) for match in matches]
+    settled = [(match, _settled(match, store, probes)) for match in matches]
     findings = [_finding(match, outcome, target, relocate) for match, outcome in settled]
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for (match, _), finding in zip(settled, findings, strict=True):
         grouped.setdefault(_group(match), []).append(finding)
     return [_join(group) for group in grouped.values()]
+
+
+def _settled(match: Match, store: FactStore, probes: Mapping[str, str] | None) -> Settled | None:
+    settled = settle_confirm(match, store, probes or {})
+    undecided = settled is not None and settled.state == "unverified"
+    return None if probes is None and undecided else settled
 
 
 def _finding(match: Match, settled: Settled | None, target: str, relocate: Relocate) -> Finding:
@@ -111,6 +121,8 @@ def _group(match: Match) -> tuple[str, str]:
     noun, _, quantity = anchor.metric.partition(".")
     if noun == "sizes":  # the subject is a size such as "batch=5": one dimension is one thing
         return match.rule.id, f"{anchor.side}\n{anchor.subject.partition('=')[0]}"
+    if noun in _OF_MANY:
+        return match.rule.id, anchor.side
     if quantity == "error":  # the subject is an input set: one error is one thing
         return match.rule.id, f"{anchor.side}\n{anchor.value}"
     return match.rule.id, f"{anchor.side}\n{anchor.subject}"
