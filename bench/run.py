@@ -13,6 +13,7 @@ BENCHMARKS = (
     "localise_by_value.py",
     "lint.py",
     "scan.py",
+    "four_frameworks.py",
 )
 
 for name in BENCHMARKS:

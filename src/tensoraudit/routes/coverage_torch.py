@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -28,6 +29,14 @@ def torch_onnx_dynamo(operators: Sequence[str], opsets: Mapping[str, int]) -> se
     Whether a decomposition ends in operators that are translated shows in the conversion alone. Raises ImportError
     without onnxscript.
     """
+    known, named = _dynamo_tables()
+    return {op for op in operators if op in _RESOLVED or _known(op, known) or set(_dotted(op)) & named}
+
+
+@cache
+def _dynamo_tables() -> tuple[set[Any], set[str]]:
+    """What the exporter translates or PyTorch decomposes, and what goes by a name alone. A second to build, and asked
+    for once per target."""
     import onnxscript  # noqa: F401 - without it the registry is silently empty
     from torch.onnx._internal.exporter import _decomp, _registration
 
@@ -35,8 +44,7 @@ def torch_onnx_dynamo(operators: Sequence[str], opsets: Mapping[str, int]) -> se
     translated = {each for each in _decomp.get_onnx_implemented_overloads(registry) if not isinstance(each, str)}
     named = {key for key in registry.functions if isinstance(key, str)}
     table = _decomp.create_onnx_friendly_decomposition_table(translated)
-    known = {*translated, *table}
-    return {op for op in operators if op in _RESOLVED or _known(op, known) or set(_dotted(op)) & named}
+    return {*translated, *table}, named
 
 
 def _dotted(op: str) -> Iterator[str]:
