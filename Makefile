@@ -46,7 +46,7 @@ format: $(READY)  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## Print the speed figures, as ratios within one run
+bench: $(READY) $(FRAMEWORKS)/.ready  ## Print the speed figures, as ratios within one run
 	$(BIN)/python bench/run.py
 
 docs: $(READY)  ## Write the page of every rule, docs/rules/*.md

@@ -95,6 +95,29 @@ def test_a_batch_that_one_target_fixes_is_still_audited_on_the_others(audit):
     assert asked["jax.run"] == ["sample-0"]
 
 
+def test_declared_sizes_that_no_route_takes_are_a_finding_of_their_own(audit):
+    """The user asked for them, so it is no mild one; but what fixed sizes give is audited, and every route had a go."""
+    done = {"params": {"model": {"format": "exported_program", "path": "p"}}}
+    before = audit(("jax",), {"torch_export": refuses_sizes(done), "torchax": arrived()}).add(implicit_batch=False)
+    after = convert(before)
+    sizes = [
+        (row.metric, row.value)
+        for row in after.measurements
+        if row.metric.startswith(("export.batch", "export.dynamic_r"))
+    ]
+    assert sizes == [("export.dynamic_refused", "fixes it")]
+    assert [each.fixed for each in after.candidates] == [True]
+    asked = {tool: [each["name"] for each in params["inputs"]] for tool, params in ran(after)}
+    assert asked == {"jax.run": ["sample-0"]}
+
+
+def test_declared_sizes_that_one_route_takes_are_not_given_up(audit):
+    refused = Outcome("failed", None, "fixes it", error=FIXED)
+    after = convert(audit(("onnx",), {"torch_onnx_dynamo": refused}).add(implicit_batch=False))
+    assert not [row for row in after.measurements if row.metric == "export.dynamic_refused"]
+    assert [(each.name, each.fixed) for each in after.candidates] == [("torch_onnx_torchscript", False)]
+
+
 def ran(audit):
     audit.pool.asked.clear()
     run_candidates(audit)

@@ -62,13 +62,15 @@ def _convert_to(audit: Audit, target: str, known: Known) -> Audit:
 def _by_routes(audit: Audit, target: str, found: Sequence[Route], known: Known) -> Audit:
     """Try the routes (the one that `--via` names ships, if it leads there), and say what the ends mean.
 
-    A batch that nobody declared must not make a conversion impossible: where no route takes it, they go without.
+    Where no route takes sizes that vary, they go without: that the model serves one size only is then a finding, a mild
+    one where nobody had declared them.
     """
     journeys = _journeys(audit, target, found, known)
-    fixed = _fixed_batch(audit, journeys.values())
+    fixed = _refused_sizes(journeys.values())
     if fixed is not None:
         journeys = _journeys(_without_sizes(audit), target, found, known)
-        audit = audit.add(measurements=(_measured(audit, target, "export.batch_fixed", fixed.reason),))
+        metric = "export.batch_fixed" if audit.implicit_batch else "export.dynamic_refused"
+        audit = audit.add(measurements=(_measured(audit, target, metric, fixed.reason),))
     shipping = _shipping(audit, journeys)
     outcomes = {route: journey.outcome for route, journey in journeys.items()}
     status = _status(audit, target, outcomes, shipping)
@@ -119,10 +121,10 @@ def _measured(
     return Measurement(metric, subject, value, probe=probe, side="target", target=target, detail=detail)
 
 
-def _fixed_batch(audit: Audit, journeys: Iterable[Journey]) -> Outcome | None:
-    """The end of a route that refused a batch which nobody declared; None where it was declared or a route takes it."""
+def _refused_sizes(journeys: Iterable[Journey]) -> Outcome | None:
+    """The end of a route that refused sizes that vary; None where a route takes them, or failed for another reason."""
     ends = [journey.outcome for journey in journeys]
-    if not audit.implicit_batch or any(end.status == "ok" for end in ends):
+    if any(end.status == "ok" for end in ends):
         return None
     refused = (end for end in ends if end.status == "failed" and (end.error or {}).get("details", {}).get("fixed"))
     return next(refused, None)

@@ -32,6 +32,7 @@ METRICS: Final[Mapping[str, str]] = {
     "export.dynamic_written": "export",
     "export.dynamic_lost": "export",
     "export.batch_fixed": "export",
+    "export.dynamic_refused": "export",
     "export.training": "export",
     "export.warnings": "export",
     "export.dtype_changes": "export",
