@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.state import Run, Sample
 from tensoraudit.findings.result import Probe, Status
 from tensoraudit.probes.outcome import Outcome
@@ -33,12 +34,22 @@ def probe_row(
         version,
         device,
         outcome.status,
-        reason or outcome.reason,
+        reason or _with_remedy(outcome, framework),
         seconds=outcome.seconds,
         peak_memory=outcome.peak_memory,
         required=required,
         target=target,
     )
+
+
+def _with_remedy(outcome: Outcome, label: str) -> str:
+    """Why there is no outcome; of a framework that is not installed also how to come by it."""
+    name = label.partition("/")[0]
+    framework = FRAMEWORKS.get(name) or framework_of(name)  # type: ignore[call-overload]
+    if outcome.status != "missing" or not outcome.reason.startswith("No module named") or not framework.extra:
+        return outcome.reason
+    remedy = f"pip install '{framework.extra}', or name a Python that has it: --python {framework.role}=PATH"
+    return f"{outcome.reason}: {remedy}"
 
 
 def transfer(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:
