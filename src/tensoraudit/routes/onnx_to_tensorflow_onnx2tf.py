@@ -254,6 +254,8 @@ def _measured(model: Any, source: Source, attempt: Attempt) -> Candidate:
     except Exception as problem:
         text = " ".join(str(problem).split())
         raise ConversionError(f"the converted model does not run on the sample: {text[:300]}", "run") from problem
+    if len(values) != len(source.expected):  # they are paired by position, so each one after a lost one would be wrong
+        raise ConversionError(f"the converted model has {len(values)} outputs, the file {len(source.expected)}", "run")
     layouts, distance = {}, 0.0
     for (name, wanted), value in zip(source.expected.items(), values):  # noqa: B905 - Python 3.9
         layout, own = fit(np.asarray(wanted), value)
