@@ -15,13 +15,15 @@ class Declared:
     """What a file says of its own inputs, outputs and weights, whatever runs it: dtypes by name, in order.
 
     Inputs and outputs have the names that the jobs give them, and `called` maps the file's own names of inputs to
-    those. Empty where the file does not say.
+    those. `largest` is the largest size of a dimension that may vary, {input: {axis: size}}. Empty where the file does
+    not say.
     """
 
     inputs: Dtypes = field(default_factory=dict)
     outputs: Dtypes = field(default_factory=dict)
     weights: Dtypes = field(default_factory=dict)
     called: Mapping[str, str] = field(default_factory=dict)
+    largest: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def names(self, given: Sequence[str]) -> list[str]:
         """Return what the jobs call the inputs that have these names: by name, else by position."""

@@ -16,13 +16,15 @@ SERVING = "serving_default"
 @dataclass(frozen=True)
 class Conversion:
     """What to convert. `function` takes (weights by name, arrays by name) and returns named outputs; `weights` become
-    variables of these names. `dynamic` maps the name of an input to {axis: dimension}."""
+    variables of these names. `dynamic` maps the name of an input to {axis: dimension}, `bounds` a dimension to its
+    largest size: a model may hold for no other (a table of positions that is cut to the length)."""
 
     function: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
     weights: Mapping[str, Any]
     inputs: Mapping[str, Any]
     names: Mapping[str, str]
     dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
 
 def convert(conversion: Conversion, folder: str, *, gradient: bool = True) -> dict[str, Any]:
@@ -35,7 +37,12 @@ def convert(conversion: Conversion, folder: str, *, gradient: bool = True) -> di
     from jax.experimental import jax2tf
 
     shapes = {name: polymorphic(array.shape, conversion.dynamic.get(name, {})) for name, array in inputs_of(conversion)}
-    converted = jax2tf.convert(conversion.function, polymorphic_shapes=[None, shapes], with_gradient=gradient)
+    converted = jax2tf.convert(
+        conversion.function,
+        polymorphic_shapes=[None, shapes],
+        polymorphic_constraints=[f"{name} <= {size}" for name, size in conversion.bounds.items()],
+        with_gradient=gradient,
+    )
     holder = tf.Module()
     holder.weights = {name: tf.Variable(array, name=name) for name, array in conversion.weights.items()}
     specs = [_spec(conversion, name, array) for name, array in inputs_of(conversion)]

@@ -82,7 +82,14 @@ def _conversion(model: Model, leaves: Mapping[str, Any], params: Mapping[str, An
         for name, axes in asked.items()
         if name in arrays
     }
-    return Conversion(function, weights, arrays, plain_names(list(arrays)), dynamic)
+    largest = loaded.made.largest if loaded.made is not None else {}
+    bounds = {
+        symbol: largest[name][axis]
+        for name, axes in dynamic.items()
+        for axis, symbol in axes.items()
+        if axis in largest.get(name, {})
+    }
+    return Conversion(function, weights, arrays, plain_names(list(arrays)), dynamic, bounds)
 
 
 def _weight_names(parameters: Any, count: int) -> list[str]:

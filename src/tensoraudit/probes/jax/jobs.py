@@ -10,6 +10,7 @@ from tensoraudit.probes.jax.export import export
 from tensoraudit.probes.jax.gradients import gradients
 from tensoraudit.probes.jax.operators import operators
 from tensoraudit.probes.jax.parameters import parameters
+from tensoraudit.probes.jax.resume import resume
 from tensoraudit.probes.jax.run import accepts, run
 from tensoraudit.probes.jax.trace import trace
 from tensoraudit.probes.protocol import Job
@@ -25,5 +26,6 @@ JOBS: dict[str, Job] = {
     "jax.operators": operators,
     "jax.coverage": coverage,
     "jax.gradients": gradients,
+    "jax.resume": resume,
     "jax.installed": installed,
 }

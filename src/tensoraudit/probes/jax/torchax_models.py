@@ -118,10 +118,21 @@ class _Program:
             yield each.arg.value if hasattr(each.arg, "value") else nodes[each.arg.name].meta.get("val")
 
     def declared(self, weights: Mapping[str, Any]) -> Declared:
-        """Return the dtypes of inputs and outputs by their flat names, and those of the weights."""
+        """Return the dtypes of inputs, outputs and weights by their flat names, and the bounds of sizes that vary."""
         inputs = dict(zip(self._flat_inputs(), self._declared_inputs()))  # noqa: B905
         results = [getattr(each, "meta", {}).get("val") for each in self._program.graph.output_node().args[0]]
-        return Declared(_dtypes(inputs), _dtypes(dict(flatten(self.outputs(results), "output"))), _dtypes(weights))
+        outputs = _dtypes(dict(flatten(self.outputs(results), "output")))
+        largest = {name: self._largest(each) for name, each in inputs.items() if hasattr(each, "shape")}
+        return Declared(_dtypes(inputs), outputs, _dtypes(weights), largest=largest)
+
+    def _largest(self, value: Any) -> dict[int, int]:
+        """The largest sizes of the dimensions that vary within bounds, by axis."""
+        ranges = self._program.range_constraints
+        sizes = {
+            axis: ranges.get(getattr(getattr(size, "node", None), "expr", None))
+            for axis, size in enumerate(value.shape)
+        }
+        return {axis: int(found.upper) for axis, found in sizes.items() if found is not None and found.upper.is_Integer}
 
 
 def _dtypes(values: Mapping[str, Any]) -> dict[str, str]:
