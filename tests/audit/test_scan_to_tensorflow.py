@@ -1,4 +1,4 @@
-"""PyTorch to TensorFlow over JAX, end to end: token ids become int32 on the way, and the length is bounded by a table."""
+"""PyTorch to TensorFlow over JAX, end to end: token ids become int32, and a table bounds the length."""
 
 import os
 from pathlib import Path
