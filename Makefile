@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORPUS := .corpus
+FUZZ_SECONDS ?= 60
 FRAMEWORKS := .venv-frameworks
 OTHERS := TENSORAUDIT_TF_PYTHON=$(CURDIR)/$(FRAMEWORKS)/bin/python TENSORAUDIT_JAX_PYTHON=$(CURDIR)/$(FRAMEWORKS)/bin/python
 PYTEST := $(OTHERS) TENSORAUDIT_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help demo test test-fast check format bench docs rules clean
+.PHONY: help demo test test-fast check format bench fuzz docs rules clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +49,12 @@ format: $(READY)  ## Format the code
 
 bench: $(READY) $(FRAMEWORKS)/.ready  ## Print the speed figures, as ratios within one run
 	$(BIN)/python bench/run.py
+
+fuzz: $(READY)  ## Fuzz every reader of a byte format, FUZZ_SECONDS each; findings go to out/
+	@mkdir -p out
+	for target in $$($(BIN)/python fuzz/targets.py); do \
+	  $(BIN)/python fuzz/run.py $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=out/$$target- || exit 1; \
+	done
 
 docs: $(READY)  ## Write the page of every rule, docs/rules/*.md
 	$(BIN)/tensoraudit rules pages default --out docs/rules

@@ -16,7 +16,10 @@ VIA = "torch_onnx_torchscript"
 
 
 def test_every_public_name_is_there():
-    assert set(tensoraudit.__all__) == {"Comparison", "__version__", "compare", "compare_arrays", "scan"}
+    assert set(tensoraudit.__all__) == {
+        *("Comparison", "LoadedCheckpoint", "TensorSpec", "__version__"),
+        *("compare", "compare_arrays", "load_checkpoint", "scan"),
+    }
     assert all(getattr(tensoraudit, name) for name in tensoraudit.__all__)
 
 

@@ -12,13 +12,27 @@ from tensoraudit.version import __version__
 
 if TYPE_CHECKING:
     from tensoraudit.api import compare, scan
+    from tensoraudit.checkpoints.loader import LoadedCheckpoint, load_checkpoint
+    from tensoraudit.checkpoints.tensor_spec import TensorSpec
     from tensoraudit.equivalence.comparison import Comparison, compare_arrays
 
-__all__ = ["Comparison", "__version__", "compare", "compare_arrays", "scan"]
+__all__ = [
+    "Comparison",
+    "LoadedCheckpoint",
+    "TensorSpec",
+    "__version__",
+    "compare",
+    "compare_arrays",
+    "load_checkpoint",
+    "scan",
+]
 
 _HOMES = {
     "compare_arrays": "tensoraudit.equivalence.comparison",
     "Comparison": "tensoraudit.equivalence.comparison",
+    "load_checkpoint": "tensoraudit.checkpoints.loader",
+    "LoadedCheckpoint": "tensoraudit.checkpoints.loader",
+    "TensorSpec": "tensoraudit.checkpoints.tensor_spec",
     "scan": "tensoraudit.api",
     "compare": "tensoraudit.api",
 }

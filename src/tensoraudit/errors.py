@@ -3,6 +3,7 @@
     TensorauditError
     ├── UserError            exit code 2: the user's input is wrong; says what, where, what to do
     │   ├── InputError       a file, artifact or sample that cannot be used
+    │   │   └── MismatchError    a checkpoint that does not fit the schema it was loaded with
     │   ├── ConfigError      an option or a key of [tool.tensoraudit]
     │   └── RuleError        a rule; carries path, line and column of each problem
     └── InternalError        exit code 4: a fault of tensoraudit itself
@@ -12,8 +13,9 @@ What happens inside a worker is no exception here: it is an `Outcome` with a sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class TensorauditError(Exception):
@@ -34,6 +36,14 @@ class UserError(TensorauditError):
 
 class InputError(UserError):
     """A file, artifact or sample cannot be used."""
+
+
+class MismatchError(InputError):
+    """A checkpoint does not fit the schema; `events` are all that does not fit, as the audit log has them."""
+
+    def __init__(self, message: str, *, where: str, remedy: str, events: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message, where=where, remedy=remedy)
+        self.events = tuple(events)
 
 
 class ConfigError(UserError):

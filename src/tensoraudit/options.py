@@ -52,6 +52,8 @@ class Options:
     checkpoint: str | None = None
     values: bool = False
     by_value: bool = False
+    save_after: int = 10
+    steps: int = 5
     transfer: bool = False
     ignore: tuple[Mapping[str, Any], ...] = ()
     rules: tuple[str, ...] = ("default",)
@@ -198,6 +200,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "report": _strings,
     "framework": lambda value: _one_of("framework", value, FRAMEWORKS),
     "opset": _positive("opset", int),
+    "save_after": _positive("save-after", int),
+    "steps": _positive("steps", int),
     "device": lambda value: _one_of("device", value, DEVICES),
     "tolerance": _positive("tolerance", float),
     "timeout": _positive("timeout", float),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from tensoraudit.audit.causes_by_value import find_causes
+from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
 from tensoraudit.audit.conclude import conclude, match_and_settle
 from tensoraudit.audit.convert import convert
 from tensoraudit.audit.coverage import measure_coverage
@@ -29,6 +30,7 @@ from tensoraudit.audit.prepare import (
     identify_sources,
     start_workers,
 )
+from tensoraudit.audit.resume import identify_program, keep_rules, measure_resume
 from tensoraudit.audit.state import Audit, Progress
 from tensoraudit.audit.training import measure_training
 from tensoraudit.findings.result import Result
@@ -42,10 +44,12 @@ SCAN: tuple[Step, ...] = (
     identify_artifacts,
     choose_rules,
     check_map,
+    read_weights,
     start_workers,
     describe_reference,
     collect_facts,
     choose_samples,
+    compare_parameters,
     list_operators,
     run_reference,
     measure_training,
@@ -63,6 +67,18 @@ SCAN: tuple[Step, ...] = (
 )
 COMPARE: tuple[Step, ...] = SCAN
 """The same road: `convert` takes the given candidate instead of making one."""
+
+CHECKPOINT_SHOW: tuple[Step, ...] = (read_stored, choose_rules, describe_stored, match_and_settle, conclude)
+CHECKPOINT_DIFF: tuple[Step, ...] = (read_stored, choose_rules, describe_stored, diff_stored, match_and_settle, conclude)
+CHECKPOINT_RESUME: tuple[Step, ...] = (
+    identify_program,
+    choose_rules,
+    keep_rules,
+    measure_resume,
+    collect_facts,
+    match_and_settle,
+    conclude,
+)
 
 LINT: tuple[Step, ...] = (identify_sources, choose_rules, collect_facts, match_and_settle, conclude)
 

@@ -118,6 +118,11 @@ def test_a_name_without_end_is_cut() -> None:
     assert name == "m" * 200 + "..."
 
 
+def test_escapes_that_python_does_not_know() -> None:
+    """Found by flipping bytes: reading them warned, and warnings are errors here."""
+    assert run(b"S'\\s'\n.")[0] == "\\s"
+
+
 def test_persistent_ids() -> None:
     root, wishes = run(b"\x80\x02X\x01\x00\x00\x00kQ.")
     assert isinstance(root, Persistent) and root.id == "k" and wishes.persistent == [root]

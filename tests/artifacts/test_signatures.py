@@ -41,7 +41,7 @@ def safetensors() -> bytes:
         (gzip.compress(b"x", mtime=0), "a gzip archive.*Unpack it"),
         (tar(), "a tar archive"),
         (npy(), "a NumPy array.*--inputs"),
-        (safetensors(), "a safetensors file.*weights only"),
+        (safetensors(), "a safetensors file.*weights only.*tensoraudit checkpoint show.*--checkpoint"),
         (b"%PDF-1.7", "a PDF"),
         (b"\x7fELF\x02\x01", "a compiled ELF"),
         (b'  {"a": 1}', "JSON text"),
@@ -80,6 +80,28 @@ def test_other_formats(tmp_path: Path, content: bytes, words: str) -> None:
 )
 def test_other_archives(names: tuple[str, ...], words: str) -> None:
     assert words in describe_zip(names)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model.safetensors.index.json", "a folder of sharded weights"),
+        (".metadata", "a distributed checkpoint of PyTorch"),
+        ("_METADATA", "a checkpoint of orbax"),
+        ("checkpoint", "a folder of TensorFlow checkpoints"),
+    ],
+)
+def test_a_folder_of_weights_names_the_command_that_reads_it(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(InputError, match=f"{words}.*tensoraudit checkpoint show") as caught:
+        identify(str(tmp_path))
+    assert "--checkpoint" in caught.value.remedy
+
+
+def test_source_beside_a_checkpoint_is_source(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"')
+    (tmp_path / "train.py").write_text("import tensorflow")
+    assert identify(str(tmp_path)).format == "python_source"
 
 
 def test_every_answer_is_a_sentence_part() -> None:

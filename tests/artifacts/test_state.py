@@ -20,7 +20,8 @@ def test_a_state_dict_names_the_option_that_it_needs() -> None:
         require_model(artifact("state_dict"), None, trust=True)
     assert str(caught.value) == (
         "m.pt: holds weights only (24 tensors, 1,423,616 parameters under key 'model_state'), no model. "
-        "Name the function that builds the model with --model file.py:name."
+        "Name the function that builds the model with --model file.py:name; what the file holds is shown by "
+        "`tensoraudit checkpoint show`."
     )
     require_model(artifact("state_dict"), "model.py:build", trust=False)
 

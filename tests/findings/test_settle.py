@@ -131,6 +131,18 @@ def test_measured_rule_is_confirmed_by_its_own_measurement_and_placed_at_the_out
     assert (found.state, found.evidence, found.where) == ("confirmed", (row,), Site(tensor="logits"))
 
 
+def test_measured_rule_keeps_its_state_where_its_probe_tells_nothing():
+    probed = """confirm:
+  probe: sizes
+  confirmed: {{measurement: sizes.verdict, value: break}}
+  refuted: {{measurement: sizes.verdict, value: identical}}
+"""
+    rule_set = rules(EQV + probed, metric="output.verdict", value="break")
+    row, size = verdict("break", "logits"), Measurement("sizes.verdict", "batch=3", "identical", target="onnx")
+    assert [each.state for each in settle(rule_set, [row], {})] == ["confirmed"]
+    assert [each.state for each in settle(rule_set, [row, size], {})] == ["refuted"]
+
+
 def test_one_output_on_several_inputs_is_one_finding():
     rows = [verdict("break", "a", f"random-{n}") for n in range(3)] + [verdict("break", "b")]
     first, second = settle(rules(EQV, metric="output.verdict", value="break"), rows, {})

@@ -96,6 +96,16 @@ def test_a_partner_may_share_what_a_written_dict_holds_under_a_key(lang, value, 
     assert bool(lang.matches(rule, lang.call("f", {0: value}), lang.call("g", assigned="net"))) is found
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [(Unknown("?"), 1), (1, Unknown("?"))])
+def test_what_is_not_known_may_be_the_same(lang, ours, theirs):
+    facts = [lang.call("f", {0: ours}), lang.call("g", {0: theirs}, line=2)]
+    rule = lang.rule("{call: f, exists: {call: g, in: module, same: [args.0]}}")
+    assert [match.state for match in lang.matches(rule, *facts)] == ["suspected"]
+    known = lang.rule("{call: f, exists: {call: g, in: module, same: [args.0], known: true}}")
+    assert lang.matches(known, *facts) == []
+    assert lang.matches(known, lang.call("f", {0: 1}), lang.call("g", {0: 1}, line=2)) != []
+
+
 ORDERS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([1, 2, Unknown("?")])), max_size=6)
 
 

@@ -22,7 +22,7 @@ from tensoraudit.artifacts.onnx_file import count_nodes, external_tensors, read_
 from tensoraudit.artifacts.pickles import PickledObject
 from tensoraudit.artifacts.protobuf import WireError
 from tensoraudit.artifacts.saved_model import PROTO, details_of, read_saved_model
-from tensoraudit.artifacts.signatures import describe_bytes, describe_folder, describe_zip
+from tensoraudit.artifacts.signatures import describe_bytes, describe_folder, describe_weights_folder, describe_zip
 from tensoraudit.artifacts.tflite import MAGIC, read_tflite
 from tensoraudit.artifacts.tflite import details_of as tflite_details
 from tensoraudit.artifacts.torch_export import is_exported_program, layout_of, wishes_of_exported_program
@@ -93,6 +93,9 @@ def _folder(spec: str, path: Path) -> Artifact:
             return Artifact(spec, "python_source", "python", path)
         if each.suffix in _MODEL_SUFFIXES:
             models.append(str(each.relative_to(path)))
+    weights = describe_weights_folder(path)
+    if weights is not None:
+        raise _foreign(path, *weights)
     remedy = f"Name a model file inside it, such as {min(models)!r}." if models else "Name a model file, or its source."
     raise InputError("is a folder without Python source", where=str(path), remedy=remedy)
 

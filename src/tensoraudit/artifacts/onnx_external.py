@@ -38,7 +38,7 @@ def external_files(model: Path, tensors: Iterable[TensorHeader]) -> list[dict[st
     last one ends). `status` is "ok", "missing", "not-a-file", "truncated", "outside", "absolute" or "symlink".
     """
     rows: dict[str, dict[str, Any]] = {}
-    beside = Neighbours(model)
+    beside = Neighbours(model.parent, model.resolve().parent)
     for tensor in tensors:
         external = tensor.external or {}
         row = rows.setdefault(external.get("location", ""), {"tensors": 0, "bytes": 0})

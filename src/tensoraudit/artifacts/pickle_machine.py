@@ -11,16 +11,18 @@ reference (shared nodes may form cycles: whoever walks the result must bound the
 
 from __future__ import annotations
 
+import gc
 import pickletools
 import struct
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tensoraudit.errors import InputError
 
-MAX_OPCODES: Final = 2_000_000
-"""About 5 s and 400 MB at worst. A checkpoint takes some 30 opcodes per tensor, a pickled module 100 per layer."""
+MAX_OPCODES: Final = 4_000_000
+"""About 3 s and 600 MB at worst. A checkpoint takes some 32 opcodes per tensor, a pickled module 100 per layer."""
 MAX_BYTES: Final = 256 << 20
 """Bytes of one stream of pickles; the data of tensors is not part of it."""
 MAX_GLOBALS: Final = 10_000
@@ -123,36 +125,49 @@ class Stream:
         return self.at
 
 
-def interpret(stream: Stream, wishes: Wishes) -> Any:
+def interpret(stream: Stream, wishes: Wishes, most: int | None = None) -> Any:
     """Return the root object of the pickle at the stream's position, and leave the stream behind it.
 
     Adds to `wishes` what the pickle wants. Raises BrokenPickleError for bytes that are no whole pickle, and InputError
-    for one that is too large to be read.
+    for one that is too large to be read: of more than `most` opcodes (MAX_OPCODES by default).
     """
-    machine = _Machine(wishes)
+    most = MAX_OPCODES if most is None else most
+    machine = _Machine(wishes, stream)
+    collecting = gc.isenabled()
+    gc.disable()  # a million small objects that all stay: looking for cycles among them takes longer than making them
     try:
-        for count, (code, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]
-            if count >= MAX_OPCODES or len(wishes.globals) > MAX_GLOBALS:
-                what = f"{MAX_OPCODES:,} instructions" if count >= MAX_OPCODES else f"{MAX_GLOBALS:,} imports"
-                raise InputError(f"holds a pickle of more than {what}", remedy=_SMALLER)
-            handler = _HANDLERS.get(code.name)
-            if handler is None:
-                machine.stack.append(argument)
-            else:
-                handler(machine, argument)
-        return machine.stack.pop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about escapes in the text of protocol 0
+            return machine.run(most)
     except _BROKEN as error:
         raise BrokenPickleError(f"{type(error).__name__}: {error}") from error
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class _Machine:
     """The unpickler's stack, marks and memo."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, wishes: Wishes, stream: Stream) -> None:
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
-        self.wishes = wishes
+        self.wishes, self.stream = wishes, stream
+        self.view = stream.view[: stream.at + MAX_BYTES]
+
+    def run(self, most: int) -> Any:
+        """Execute opcodes up to STOP. Every step takes the position of its argument and returns that of the next."""
+        view, at, steps = self.view, self.stream.at, _STEPS
+        for _ in range(most):
+            if at >= len(view):
+                raise ValueError(_end_of(view, self.stream))
+            code = view[at]
+            at = steps[code](self, at + 1)
+            if code == _STOP:
+                self.stream.at = at
+                return self.stack.pop()
+        raise InputError(f"holds a pickle of more than {most:,} instructions", remedy=_SMALLER)
 
     def pop(self) -> Any:
         return self.stack.pop()
@@ -169,6 +184,8 @@ class _Machine:
     def find(self, name: str) -> Global:
         name = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
         self.wishes.globals[name] = None
+        if len(self.wishes.globals) > MAX_GLOBALS:
+            raise InputError(f"holds a pickle of more than {MAX_GLOBALS:,} imports", remedy=_SMALLER)
         return Global(name)
 
     def persist(self, id_: Any) -> None:
@@ -303,6 +320,108 @@ _HANDLERS: Final[dict[str, _Handler]] = {
     "BINPERSID": lambda machine, _: machine.persist(machine.pop()),
 }  # fmt: skip
 """Every opcode that does something; all others push their argument, a constant."""
+
+
+# from opcodes to steps
+
+_Step = Callable[[_Machine, int], int]
+_STOP: Final = 0x2E
+
+
+def _end_of(view: memoryview, stream: Stream) -> str:
+    return f"more than {MAX_BYTES:,} bytes of pickle" if len(view) < len(stream.view) else "no opcode STOP"
+
+
+def _without_argument(handler: _Handler) -> _Step:
+    def step(machine: _Machine, at: int) -> int:
+        handler(machine, None)
+        return at
+
+    return step
+
+
+def _careful(opcode: pickletools.OpcodeInfo) -> _Step:
+    """The step of an opcode whose argument pickletools reads: text lines, old numbers, long integers."""
+    handler = _HANDLERS.get(opcode.name, _Machine.push)
+    argument = opcode.arg
+    if argument is None:
+        return _without_argument(handler)
+
+    def step(machine: _Machine, at: int) -> int:
+        machine.stream.at = at
+        handler(machine, argument.reader(machine.stream))  # type: ignore[arg-type]
+        return machine.stream.at
+
+    return step
+
+
+def _number(layout: str, handler: _Handler) -> _Step:
+    """A step whose argument is one number of fixed width."""
+    read, width = struct.Struct(layout).unpack_from, struct.calcsize(layout)
+
+    def step(machine: _Machine, at: int) -> int:
+        handler(machine, read(machine.view, at)[0])
+        return at + width
+
+    return step
+
+
+def _text(layout: str) -> _Step:
+    """A step that pushes text behind its length in bytes."""
+    read, width = struct.Struct(layout).unpack_from, struct.calcsize(layout)
+
+    def step(machine: _Machine, at: int) -> int:
+        first = at + width
+        end = first + read(machine.view, at)[0]
+        if end > len(machine.view):
+            raise ValueError("text that is cut short")
+        machine.stack.append(str(machine.view[first:end], "utf-8", "surrogatepass"))
+        return end
+
+    return step
+
+
+def _put_byte(machine: _Machine, at: int) -> int:
+    machine.memo[machine.view[at]] = machine.stack[-1]
+    return at + 1
+
+
+def _get_byte(machine: _Machine, at: int) -> int:
+    machine.stack.append(machine.memo[machine.view[at]])
+    return at + 1
+
+
+def _push_byte(machine: _Machine, at: int) -> int:
+    machine.stack.append(machine.view[at])
+    return at + 1
+
+
+def _memoize(machine: _Machine, at: int) -> int:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+    return at
+
+
+def _unknown(machine: _Machine, at: int) -> int:
+    raise ValueError(f"byte {machine.view[at - 1]:#x} is no opcode")
+
+
+def _steps() -> list[_Step]:
+    """The step of each byte. Those of the opcodes that make up nearly all of a pickle read their argument themselves."""
+    steps: list[_Step] = [_unknown] * 256
+    for opcode in pickletools.opcodes:
+        steps[ord(opcode.code)] = _careful(opcode)
+    own: dict[str, _Step] = {
+        "q": _put_byte, "r": _number("<I", _put), "\x94": _memoize, "h": _get_byte,
+        "j": _number("<I", lambda machine, key: machine.push(machine.memo[key])),
+        "K": _push_byte, "M": _number("<H", _Machine.push), "J": _number("<i", _Machine.push),
+        "G": _number(">d", _Machine.push), "X": _text("<I"), "\x8c": _text("<B"), "\x8d": _text("<Q"),
+    }  # fmt: skip
+    for code, step in own.items():
+        steps[ord(code)] = step
+    return steps
+
+
+_STEPS: Final = _steps()
 
 
 def _at_mark(machine: _Machine) -> bool:

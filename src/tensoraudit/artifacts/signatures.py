@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Final
 
 _FACTORY: Final = "Name a function that builds the PyTorch model instead: file.py:name."
+_WEIGHTS: Final = (
+    "See what it holds with `tensoraudit checkpoint show`; to check it against its model, name the function that "
+    "builds the model, file.py:name, and add --checkpoint."
+)
 _UNPACK: Final = "Unpack it and name the model file inside."
 _NO_MODEL: Final = "Name a model: .pt, .pt2, .onnx, .keras, .tflite, a SavedModel folder, or file.py:name."
 _DOWNLOAD: Final = "It is what a failed download leaves; fetch the model again."
@@ -49,7 +53,11 @@ _MAGIC: Final[tuple[tuple[int, bytes, str, str], ...]] = (
 
 _ZIP_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
     ("model.weights.h5", "a Keras archive without its configuration", "Save it with model.save('model.keras')."),
-    (".npy", "an archive of NumPy arrays (.npz)", "Pass it with --inputs, and name a model."),
+    (
+        ".npy",
+        "an archive of NumPy arrays (.npz)",
+        f"If these are inputs, pass it with --inputs; if weights: {_WEIGHTS}",
+    ),
     ("data/aotinductor/", "a model compiled by AOTInductor", "Name the ExportedProgram that it was made from."),
     (".data/extern_modules", "a torch.package archive", _FACTORY),
     ("META-INF/MANIFEST.MF", "a Java archive", _NO_MODEL),
@@ -64,11 +72,18 @@ _FOLDER_ENTRIES: Final[tuple[tuple[str, str, str], ...]] = (
     ("saved_model.pbtxt", "a TensorFlow SavedModel in text form", "Save it as saved_model.pb: tf.saved_model.save."),
     ("saved_model.cpb", "a TensorFlow SavedModel in chunks", "Name a function that builds it: file.py:name."),
     ("Manifest.json", "a Core ML package", "Name the PyTorch model that it was made from."),
-    ("model.safetensors.index.json", "a folder of sharded weights", _FACTORY),
-    ("pytorch_model.bin.index.json", "a folder of sharded weights", _FACTORY),
-    ("model.safetensors", "a folder of weights with their configuration (Hugging Face)", _FACTORY),
-    ("pytorch_model.bin", "a folder of weights with their configuration (Hugging Face)", _FACTORY),
+    ("model.safetensors.index.json", "a folder of sharded weights", _WEIGHTS),
+    ("pytorch_model.bin.index.json", "a folder of sharded weights", _WEIGHTS),
+    ("model.safetensors", "a folder of weights with their configuration (Hugging Face)", _WEIGHTS),
+    ("pytorch_model.bin", "a folder of weights with their configuration (Hugging Face)", _WEIGHTS),
 )
+
+_WEIGHT_FILES: Final[tuple[tuple[str, str], ...]] = (
+    (".metadata", "a distributed checkpoint of PyTorch, which holds weights only"),
+    ("_METADATA", "a checkpoint of orbax, which holds weights only"),
+    ("checkpoint", "a folder of TensorFlow checkpoints, which hold weights only"),
+)
+"""Files that may lie beside source as well, so that they are looked for last."""
 
 
 def describe_bytes(view: memoryview) -> tuple[str, str]:
@@ -77,8 +92,7 @@ def describe_bytes(view: memoryview) -> tuple[str, str]:
         if bytes(view[offset : offset + len(magic)]) == magic:
             return what, remedy
     if _is_safetensors(view):
-        remedy = "It holds weights only: name a function that builds the model and loads it, file.py:name."
-        return "a safetensors file", remedy
+        return "a safetensors file, which holds weights only", _WEIGHTS
     if len(view) > 2 and view[0] == 0x80 and 2 <= view[1] <= 5:
         return "a pickle that torch.save did not write", "Save the model with torch.save, or name file.py:name."
     return _describe_text(view)
@@ -117,3 +131,8 @@ def describe_folder(path: Path) -> tuple[str, str] | None:
         if (path / name).exists():
             return what, remedy
     return None
+
+
+def describe_weights_folder(path: Path) -> tuple[str, str] | None:
+    """Return (what the folder is, what to do) when it holds a training framework's checkpoint, None otherwise."""
+    return next(((what, _WEIGHTS) for name, what in _WEIGHT_FILES if (path / name).is_file()), None)

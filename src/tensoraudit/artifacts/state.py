@@ -21,7 +21,8 @@ def require_model(artifact: Artifact, model_option: str | None, trust: bool) -> 
         raise InputError(
             f"holds weights only ({describe_weights(artifact)}), no model",
             where=str(artifact.path),
-            remedy="Name the function that builds the model with --model file.py:name.",
+            remedy="Name the function that builds the model with --model file.py:name; what the file holds is shown by "
+            "`tensoraudit checkpoint show`.",
         )
     if trust or not (artifact.format == "pickled_module" or artifact.imports):
         return

@@ -9,6 +9,7 @@ and the raw bytes. Nothing stored is run.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,17 @@ class TorchPickle:
     None where the bytes do not stand in the file as they are."""
 
     object: PickledObject
+    legacy: bool
+    storages: dict[str, tuple[int | None, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPickle:
+    """A file of `torch.save` with the graph of its pickle as it is. `storages` as in `TorchPickle`, all of them long
+    enough for what the pickle says of them."""
+
+    root: Any
+    wishes: Wishes
     legacy: bool
     storages: dict[str, tuple[int | None, int]]
 
@@ -54,17 +66,27 @@ def is_legacy(view: memoryview) -> bool:
 
 def read_torch_zip(archive: SafeZip) -> TorchPickle:
     """Read `data.pkl` and find the storages. Raises InputError for damage, among it storages that are cut short."""
+    return _described(open_torch_zip(archive), archive.where)
+
+
+def read_legacy(view: memoryview, where: str) -> TorchPickle:
+    """Read a file of the legacy format. Raises InputError for damage, among it storages that are cut short."""
+    return _described(open_legacy(view, where), where)
+
+
+def open_torch_zip(archive: SafeZip) -> OpenedPickle:
+    """Interpret `data.pkl` and find the storages. Raises InputError for damage."""
     wishes = Wishes()
     root = read_pickle(Stream(archive.view("data.pkl", _PICKLE_LIMIT)), wishes, archive.where)
     storages: dict[str, tuple[int | None, int]] = {}
     for name in archive.names:
         if name.startswith("data/"):
             storages[name.removeprefix("data/")] = archive.span(name) or (None, archive.size(name))
-    return _checked(TorchPickle(describe_pickle(root, wishes), False, storages), wishes, archive.where)
+    return _checked(OpenedPickle(root, wishes, False, storages), archive.where)
 
 
-def read_legacy(view: memoryview, where: str) -> TorchPickle:
-    """Read a file of the legacy format. Raises InputError for damage, among it storages that are cut short."""
+def open_legacy(view: memoryview, where: str) -> OpenedPickle:
+    """Interpret a file of the legacy format and find the storages. Raises InputError for damage."""
     stream, wishes = Stream(view), Wishes()
     magic, protocol, _system, root, keys = (read_pickle(stream, wishes, where) for _ in range(5))
     if magic != _LEGACY_MAGIC or protocol != _LEGACY_PROTOCOL:
@@ -81,7 +103,7 @@ def read_legacy(view: memoryview, where: str) -> TorchPickle:
             raise _cut_short(f"storage {key!r} is cut short", where)
         storages[key] = (start, size)
         at = start + size
-    return _checked(TorchPickle(describe_pickle(root, wishes), True, storages), wishes, where)
+    return _checked(OpenedPickle(root, wishes, True, storages), where)
 
 
 def read_pickle(stream: Stream, wishes: Wishes, where: str) -> Any:
@@ -94,21 +116,31 @@ def read_pickle(stream: Stream, wishes: Wishes, where: str) -> Any:
         raise InputError(error.message, where=where, remedy=error.remedy) from error
 
 
-def _checked(file: TorchPickle, wishes: Wishes, where: str) -> TorchPickle:
-    """Refuse storages that are missing or shorter than the pickle says, and tensors that reach beyond theirs."""
-    for key, dtype, numel in filter(None, map(storage_of, wishes.persistent)):
+def _checked(file: OpenedPickle, where: str) -> OpenedPickle:
+    """Refuse storages that are missing or shorter than the pickle says."""
+    for key, dtype, numel in filter(None, map(storage_of, file.wishes.persistent)):
         if key not in file.storages:
             raise _cut_short(f"storage {key!r} is missing", where)
         if numel * item_bytes(dtype) > file.storages[key][1]:
             raise _cut_short(f"storage {key!r} is cut short", where)
-    for tensor in (tensor for weights in file.object.weights for tensor in weights.tensors):
-        if tensor.storage and _last_byte(tensor) > file.storages[tensor.storage][1]:
-            raise _cut_short(f"the data of tensor {tensor.name!r} is cut short", where)
     return file
 
 
-def _last_byte(tensor: StoredTensor) -> int:
-    """Where the tensor ends within its storage, in bytes. Types packed below a byte are not judged."""
+def _described(file: OpenedPickle, where: str) -> TorchPickle:
+    found = describe_pickle(file.root, file.wishes)
+    for tensor in (tensor for weights in found.weights for tensor in weights.tensors):
+        check_reach(tensor, tensor.name, file.storages, where)
+    return TorchPickle(found, file.legacy, file.storages)
+
+
+def check_reach(tensor: StoredTensor, name: str, storages: Mapping[str, tuple[int | None, int]], where: str) -> None:
+    """Raise InputError for a tensor that reaches beyond its storage."""
+    if tensor.storage and last_byte(tensor) > storages.get(tensor.storage, (None, 0))[1]:
+        raise _cut_short(f"the data of tensor {name!r} is cut short", where)
+
+
+def last_byte(tensor: StoredTensor) -> int:
+    """Return where the tensor ends within its storage, in bytes. Types packed below a byte are not judged."""
     if tensor.numel == 0 or tensor.dtype.startswith("quint"):
         return 0
     reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=False))

@@ -46,18 +46,21 @@ class ZipLimits:
     `directory` bounds the central directory (46 bytes and the name per entry), which Python keeps in memory at about
     ten times its size. `ratio` is the largest inflated size per deflated byte: TorchScript source inflates by about 10
     to 40, a bomb by up to 1,032, the most that deflate can do. `inflated` bounds all deflated entries together.
+    `fold_case` takes names that differ in case only for one, as PyTorch does.
     """
 
     directory: int = 32 << 20
     ratio: int = 200
     inflated: int = 1 << 30
+    fold_case: bool = True
 
 
 class SafeZip:
     """A checked archive over mapped bytes.
 
     `names` are its files in their order, without `prefix`, the folder that all share. Look-ups do not tell upper from
-    lower case, as PyTorch's do not. Raises InputError for an archive that is damaged or that no honest writer makes.
+    lower case, as PyTorch's do not, unless the limits say so. Raises InputError for an archive that is damaged or that
+    no honest writer makes.
     """
 
     def __init__(self, view: memoryview, where: str, limits: ZipLimits = ZipLimits()) -> None:
@@ -74,10 +77,13 @@ class SafeZip:
         files = [info for info in infos if not info.is_dir()]
         self.prefix = _common_folder([info.filename for info in files])
         self.names = tuple(info.filename.removeprefix(self.prefix) for info in files)
-        self._entries = {name.lower(): info for name, info in zip(self.names, files, strict=True)}
+        self._entries = {self._key(name): info for name, info in zip(self.names, files, strict=True)}
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self._entries
+        return self._key(name) in self._entries
+
+    def _key(self, name: str) -> str:
+        return name.lower() if self._limits.fold_case else name
 
     def size(self, name: str) -> int:
         """Return the inflated size of an entry in bytes."""
@@ -91,6 +97,15 @@ class SafeZip:
             raise InputError(message, where=self.where, remedy=_SAVE)
         try:
             return self._archive.read(info)
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def head(self, name: str, size: int) -> bytes:
+        """Return the first `size` bytes of an entry's content, or all of a shorter one; inflates no more than that."""
+        info = self._entry(name)
+        try:
+            with self._archive.open(info) as entry:
+                return entry.read(size)
         except _BROKEN as error:
             raise self._broken(error) from error
 
@@ -115,7 +130,7 @@ class SafeZip:
 
     def _entry(self, name: str) -> zipfile.ZipInfo:
         try:
-            return self._entries[name.lower()]
+            return self._entries[self._key(name)]
         except KeyError:
             raise InputError(f"has no entry {name!r}", where=self.where, remedy=_SAVE) from None
 
@@ -140,7 +155,7 @@ class SafeZip:
         seen: set[str] = set()
         end, inflated = 0, 0
         for info in sorted(infos, key=lambda info: info.header_offset):
-            name = info.filename.lower()
+            name = self._key(info.filename)
             if name in seen:
                 raise InputError(f"holds entry {info.filename!r} twice", where=self.where, remedy=_SAVE)
             if info.header_offset < end:

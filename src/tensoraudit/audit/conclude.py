@@ -32,12 +32,12 @@ SOURCE_KINDS = frozenset({"call", "import", "reference", "operation", "class", "
 """Kinds of facts that source code and the environment give."""
 
 STORED_KINDS = frozenset({"tensor", "checkpoint", "package", "variable"})
-"""Kinds of facts that a file of weights gives, with the environment; of its measurements a rule may miss those it needs."""
+"""Kinds of facts that a file of weights gives, with the environment. It never gives every measurement."""
 
 PROBE_OF: Mapping[str, str] = {
     "reference": "outputs", "run": "outputs", "convert": "export", "levels": "levels", "localise": "nodes",
-    "training": "training", "ported": "ported", "gradients": "gradients", "checkpoint": "checkpoint",
-    "checkpoint_diff": "checkpoint_diff",
+    "training": "training", "resume": "resume", "ported": "ported", "gradients": "gradients",
+    "checkpoint": "checkpoint", "checkpoint_diff": "checkpoint_diff",
 }  # fmt: skip
 """Which probe of the rule language a row of the report belongs to, by the row's first word."""
 
@@ -144,6 +144,7 @@ def conclude(audit: Audit) -> Audit:
         fail_on=audit.options.fail_on,
         checkpoint=audit.checkpoint,
         checkpoint_diff=audit.checkpoint_diff,
+        resume=audit.resume,
     )
     return audit.add(result=result)
 

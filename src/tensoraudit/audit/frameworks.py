@@ -12,9 +12,9 @@ from typing import Literal
 
 from tensoraudit.artifacts.artifact import Framework as Name
 
-Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "export"]
-"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training` and `export` are jobs,
-called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where
+Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "resume", "export"]
+"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training`, `resume` and `export` are
+jobs, called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where
 it can; `cuda` that it runs on that device."""
 
 
@@ -61,7 +61,7 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         target="pytorch",
         extra="tensoraudit[torch]",
         abilities=frozenset(
-            ("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "export")
+            ("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "resume", "export")
         ),
         modules=("torch.nn.",),
     ),
@@ -80,7 +80,7 @@ FRAMEWORKS: Mapping[Name, Framework] = {
         source="jax",
         target="jax",
         extra="tensoraudit[jax]",
-        abilities=frozenset(("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "export")),
+        abilities=frozenset(("describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "resume", "export")),
         modules=("flax.linen.", "flax.nnx.", "equinox.Module", "haiku.Module"),
     ),
     "onnx": Framework(

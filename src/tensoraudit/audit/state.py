@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.checkpoints.paired import CheckpointDiff
 from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.facts import Fact, Measurement
 from tensoraudit.findings.finding import Finding
@@ -15,9 +16,6 @@ from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
 from tensoraudit.probes.pool import Pool
-
-if TYPE_CHECKING:
-    from tensoraudit.checkpoints.diff import CheckpointDiff
 
 Progress = Callable[[str], None]
 
@@ -93,7 +91,7 @@ class Side:
 class Audit:
     """The audit between two steps. Tuples only grow; nothing is changed in place.
 
-    `checkpoint` is the file of weights that is looked at (of `diff` the reference's), `other_checkpoint` the candidate's.
+    `checkpoint` is what is looked at (of a diff the reference's), `other_checkpoint` the candidate's.
     """
 
     options: Options
@@ -123,6 +121,7 @@ class Audit:
     probes: tuple[Probe, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    resume: Mapping[str, Any] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     checkpoint: StoredCheckpoint | None = None
     other_checkpoint: StoredCheckpoint | None = None

@@ -34,7 +34,7 @@ def read_checkpoint(path: Path) -> StoredCheckpoint:
     Nothing stored is executed and no tensor's bytes are read. Raises InputError for what is no checkpoint or is damaged
     beyond reading; what can be read around is an observation of the result.
     """
-    if not path.exists():
+    if not _is_there(path):
         raise InputError("does not exist", where=str(path), remedy="Check the path.")
     for name in _READERS:
         reader = import_module(f"tensoraudit.checkpoints.{name}")
@@ -46,3 +46,11 @@ def read_checkpoint(path: Path) -> StoredCheckpoint:
         where=str(path),
         remedy="Name a file of weights (.pt, .safetensors, .h5, .npz, .msgpack, .onnx) or the folder of a checkpoint.",
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path exists, or is the beginning of its files' names, which is how TensorFlow names a checkpoint."""
+    try:
+        return path.exists() or path.with_name(f"{path.name}.index").is_file()
+    except (OSError, ValueError):  # too long a name, or a NUL in it
+        return False

@@ -39,7 +39,8 @@ class Entry(NamedTuple):
     `shape` is the whole tensor's, `dtype` numpy's or ml_dtypes' name (`float32`, `bfloat16`, `float8_e4m3fn`). `path`
     are the keys that lead from the root to the mapping it stands in, (`"model"`,) for one of `{"model": state_dict}`;
     `name` does not repeat them. `same_as` is the full name of the entry whose bytes it shares (a tied weight). `axes`
-    names its axes where the format fixes them (`OIHW`, `HWIO`, `OI`, `IO`), "" where it is not known.
+    names its axes where the format fixes them (`OIHW`, `HWIO`, `OI`, `IO`), "" where it is not known. `alias` is the
+    name that the variable itself has where `name` is only its place in the file (Keras, object-based TF), or "".
     """
 
     name: str
@@ -50,11 +51,12 @@ class Entry(NamedTuple):
     path: tuple[str, ...] = ()
     same_as: str = ""
     axes: str = ""
+    alias: str = ""
 
     @property
     def full_name(self) -> str:
         """The name with the keys that lead to it."""
-        return ".".join((*self.path, self.name))
+        return ".".join((*self.path, self.name)) if self.path else self.name
 
     @property
     def numel(self) -> int:
@@ -64,7 +66,9 @@ class Entry(NamedTuple):
     @property
     def stored_bytes(self) -> int:
         """Bytes of all its parts (0 for a tied one, whose bytes are another's)."""
-        return 0 if self.same_as else sum(part.bytes for part in self.parts)
+        if self.same_as:
+            return 0
+        return self.parts[0].bytes if len(self.parts) == 1 else sum(part.bytes for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,12 @@ KINDS: Final[Mapping[str, str]] = {
     "tensor_twice": "a tensor stands in two files",
     "tensor_hole": "the parts of a tensor do not cover it",
     "tensor_overlap": "parts of a tensor lie over each other",
+    "part_outside": "a part reaches beyond the tensor that it is a part of",
     "bytes_overlap": "two tensors of a file claim the same bytes",
+    "bytes_unclaimed": "stored bytes that belong to no tensor",
+    "tensor_size": "the stored bytes of a tensor are not as many as its shape and type need",
+    "tensor_unlisted": "a file holds a tensor that its index does not name",
+    "shards_mixed": "numbered files of saves in different numbers of pieces",
     "rank_missing": "the file of a rank is missing",
     "ranks_mixed": "files of runs with different numbers of ranks",
     "steps_mixed": "files of different training steps",

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 COMMANDS = ("scan", "compare", "lint", "fix", "doctor")
 """Each is a function of its own name in a module of that name."""
-GROUPS = ("rules", "baseline")
+GROUPS = ("checkpoint", "rules", "baseline")
 """Each is an `app` in a module of that name."""
 
 

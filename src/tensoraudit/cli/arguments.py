@@ -64,7 +64,7 @@ Transfer = Annotated[
 ]
 Checkpoint = Annotated[
     str | None,
-    _option("--checkpoint", "Weights that are for this model: their names, shapes and dtypes are held against it.", "FILE"),
+    _option("--checkpoint", "Weights that are for this model: names, shapes and dtypes are held against it.", "FILE"),
 ]
 Values = Annotated[
     bool | None, _option("--values", "Read the tensors as well: digests, and the comparator's verdict of each pair.")

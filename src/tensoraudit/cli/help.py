@@ -12,6 +12,8 @@ Audit a model before it moves between PyTorch, TensorFlow/Keras, JAX and ONNX Ru
 Commands:
   scan ARTIFACT --target onnx    audit one migration, end to end
   compare REFERENCE CANDIDATE    two artifacts that should be the same model
+  checkpoint show A | diff A B   weights and training state, from headers alone; diff --values reads them
+  checkpoint resume F.py:STEP    train through and interrupted, and name the state that a resume loses
   lint PATH...                   rules over source code only, no framework needed
   fix PATH...                    mend what has a mechanical fix; --diff only shows it
   rules list | show | explain .. the rules, their pages, why one is silent, and your own
@@ -22,6 +24,7 @@ Artifacts: .pt/.pth (TorchScript, state_dict, pickled module), .pt2, .onnx, mode
 
   tensoraudit scan model.py:make_model --target onnx
   tensoraudit scan model.jit --target onnx --input 'x:float32[batch,3,224,224]' --report json=report.json
+  tensoraudit checkpoint show model.safetensors
   tensoraudit COMMAND --help     the options of one command
 
 Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong input, 3 cannot tell, 4 a fault of tensoraudit.

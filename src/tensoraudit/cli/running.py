@@ -26,17 +26,31 @@ def audit(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, 
     options = make_options(given)
     check_reports(options.report)
     console = Console(stderr=True, no_color=not options.color)
-    with _status(console, options) as status:
+    with _status(console, options, "starting workers") as status:
         progress = (lambda text: status.update(f"{text} ...")) if status else (lambda text: None)
         result = run(steps, new_audit(options, spec, against, progress))
     write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=options.verbose)
     return result.exit_code
 
 
-def _status(console: Console, options: Options) -> Any:
+def _status(console: Console, options: Options, begun: str) -> Any:
     if options.quiet or not sys.stderr.isatty():
         return nullcontext()
-    return console.status("starting workers ...")
+    return console.status(f"{begun} ...")
+
+
+def audit_files(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
+    """Run an audit of files that needs no worker, write its reports, return its exit code. Raises UserError."""
+    from tensoraudit.pipeline import new_audit, run_steps
+
+    options = make_options(given)
+    check_reports(options.report)
+    console = Console(stderr=True, no_color=not options.color)
+    with without_collection(), _status(console, options, "reading") as status:
+        progress = (lambda text: status.update(f"{text} ...")) if status else (lambda text: None)
+        result = run_steps(steps, new_audit(options, spec, against, progress))
+        write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=options.verbose)
+    return result.exit_code
 
 
 def _lint(options: Options) -> Result:

@@ -38,7 +38,8 @@ class Arguments:
 class FactWriter:
     """What the readers of expressions and statements share. `scope`, `table`, `flow`, `blocks` are those of the current
     place, `names` and `calls` what the current statement has read so far, `part_of` the dotted name that takes what is
-    being read, `statement` the last expression that was a statement of its own. Ids of scopes count from `first_scope`, which is the module's."""
+    being read, `statement` the last expression that was a statement of its own. Ids of scopes count from `first_scope`,
+    which is the module's."""
 
     def __init__(self, module: ModuleTable, source: SourceText, side: Side, first_scope: int) -> None:
         self.module, self.source, self.side = module, source, side

@@ -54,7 +54,8 @@ class Call:
     argument whose origin is not known has no entry. `part_of` is the dotted name that takes what is made
     here, alone or inside something larger: `self.block` for both calls in `self.block = Sequential(Dropout())`.
     `written` is the callee as the source writes it: `self.cache.add_`, `x.half`; a call or an item before a dot shows
-    as `name().m`, `name[].m`, any other expression as `?.m`. `dropped` is true where the call is a statement of its own: nobody sees its result.
+    as `name().m`, `name[].m`, any other expression as `?.m`. `dropped` is true where the call is a statement
+    of its own: nobody sees its result.
     """
 
     callee: str

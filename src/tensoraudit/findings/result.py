@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensoraudit.checkpoints.paired import CheckpointDiff
 from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.facts import Site
 from tensoraudit.facts.site import NOWHERE
@@ -127,8 +128,8 @@ class Suppressed:
 class Result:
     """Everything an audit knows at its end. `layers` maps target -> layer -> worst open severity or "none".
 
-    `checkpoint` is what `checkpoint show` or `--checkpoint` has read, `checkpoint_diff` what `checkpoint diff` has found
-    (a `CheckpointDiff`, whose module is loaded with it).
+    `checkpoint` is what `checkpoint show` or `--checkpoint` has read, `checkpoint_diff` what `checkpoint diff` has found,
+    `resume` how `checkpoint resume` ended (see docs/checkpoint-resume.md).
     """
 
     tool: Mapping[str, Any]
@@ -148,4 +149,5 @@ class Result:
     fail_on: str = "high"
     migratability: tuple[Migratability, ...] = ()
     checkpoint: StoredCheckpoint | None = None
-    checkpoint_diff: Any = None
+    checkpoint_diff: CheckpointDiff | None = None
+    resume: Mapping[str, Any] = field(default_factory=dict)

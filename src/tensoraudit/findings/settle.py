@@ -59,7 +59,8 @@ def findings_from_matches(
 def _settled(match: Match, store: FactStore, probes: Mapping[str, str] | None) -> Settled | None:
     settled = settle_confirm(match, store, probes or {})
     undecided = settled is not None and settled.state == "unverified"
-    return None if probes is None and undecided else settled
+    measured = isinstance(match.anchor, Measurement)  # another probe that tells nothing takes nothing from it
+    return None if undecided and (probes is None or measured) else settled
 
 
 def _finding(match: Match, settled: Settled | None, target: str, relocate: Relocate) -> Finding:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tensoraudit.facts import Call, Fact, Node, Reference, Site, Value
+from tensoraudit.facts import Call, Fact, Node, Reference, Site, Tensor, Value
 from tensoraudit.facts.store import KEYS, FactStore, key_of, site_of
 from tensoraudit.fixes.verbs import Fix
 from tensoraudit.language.fingerprint import fingerprints, identity
@@ -151,11 +151,11 @@ def state_of(answer: Truth, cap: str, open_world: bool, receiver_unknown: bool) 
 
 
 def _shown(fact: Fact) -> Site:
-    """Return the place to show, with the name of the node or value where the extractor left it out."""
+    """Return the place to show, with the name of the node, value or tensor where the extractor left it out."""
     site = site_of(fact)
     if isinstance(fact, Node) and not site.node:
         return replace(site, node=fact.name or next(iter(fact.outputs), fact.op))
-    if isinstance(fact, Value) and not site.tensor:
+    if isinstance(fact, Value | Tensor) and not site.tensor:
         return replace(site, tensor=fact.name)
     return site
 

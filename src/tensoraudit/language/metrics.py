@@ -116,6 +116,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "conversion.status": ("ok", "partial", "impossible", "refused", "unknown"),
     "export.status": ("ok", "failed", "crashed", "timeout", "unsupported", "missing"),
     "training.status": ("ok", "unsupported"),
+    "resume.status": ("equal", "differs", "unknown"),
     "gradient.missing_candidate": ("gradient", "zeros", "both"),
     "gradient.missing_reference": ("gradient", "zeros", "both"),
     "gradient.check": ("ok", "differs", "cut", "unverified"),

@@ -156,8 +156,8 @@ def _search(compiler: PatternCompiler, tree: Tree, anchor: str | None, what: str
     same = _same(rows.items.get("same"), pattern.kind, anchor)
     wanted = wrong.one_of(side, words, "side") if side else default
     argument = _argument_of(rows.items["in"]) if place == "argument" else ()
-    if "known" in rows.items and not argument:
-        raise Wrong(rows.keys["known"], "'known' says how to take an argument that is not known; write in: args.0")
+    if "known" in rows.items and not argument and not same:
+        raise Wrong(rows.keys["known"], "'known' says how to take what is not known; write in: args.0, or same")
     return Search(pattern, place, same, order, wanted, captured, argument, _known(rows))
 
 

@@ -114,6 +114,7 @@ ALSO_INDEXED: Final[Mapping[str, str]] = {
     "class": "bases",
     "function": "decorators",
     "node": "domain",
+    "tensor": "location",
     "value": "role",
 }
 """A second field that can find the facts of a kind when their name cannot."""

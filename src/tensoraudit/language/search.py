@@ -28,7 +28,8 @@ class Search:
     `same` pairs a field of the other fact with one of the anchor; `order` is -1 for before and 1 for after; `side` is
     the other fact's side, None for the anchor's own, "" for any. `captured` tells that captures of the anchor take part
     anywhere inside, so that each anchor asks something else. `argument` are the keys of the argument of the anchor that
-    the place `argument` looks into; with `known` one that is not known holds nothing.
+    the place `argument` looks into; with `known` one that is not known holds nothing, and what is not known is the
+    same as nothing.
     """
 
     pattern: Pattern
@@ -199,7 +200,7 @@ def _joined(search: Search, hits: list[_Hit], store: FactStore) -> dict[Hashable
 
 def _partners(search: Search, table: dict[Hashable, list[_Hit]], anchor: Any, store: FactStore) -> Iterator[_Hit]:
     ours = _shared([own for _, own in search.same], anchor, store)
-    if ours is ABSENT:
+    if ours is ABSENT or (ours is None and search.known):
         return
     if ours is None:
         # What the anchor holds is not known: any partner may be the one. All answer alike, and one may be itself.
@@ -207,7 +208,8 @@ def _partners(search: Search, table: dict[Hashable, list[_Hit]], anchor: Any, st
         yield from maybe if search.order else islice(maybe, 2)
         return
     yield from table.get(ours, ())
-    yield from (_Hit(hit.fact, UNKNOWN) for hit in table.get(None, ()))
+    if not search.known:
+        yield from (_Hit(hit.fact, UNKNOWN) for hit in table.get(None, ()))
 
 
 def _shared(getters: Sequence[Getter], fact: Any, store: FactStore) -> Hashable:

@@ -131,6 +131,10 @@ class Pool:
 
         return self._submit(role, task)
 
+    def retire(self, role: str) -> None:
+        """End a role's worker when what is queued for it is done: the next job gets a process that has run nothing."""
+        self._submit(role, lambda lane: lane.retire())
+
     def restarts(self, role: str) -> int:
         """How often the role's worker had to be started again."""
         return max(0, self._lanes[role].starts - 1) if role in self._lanes else 0
@@ -225,6 +229,11 @@ class Lane:
     def close(self) -> None:
         """Let the thread end its worker and itself; what waits is cancelled."""
         self._tasks.put(None)
+
+    def retire(self) -> Outcome:
+        """End the worker on purpose; what it wrote stays."""
+        self._end()
+        return Outcome("ok")
 
     def ready(self) -> tuple[WorkerProcess | None, Outcome]:
         """Return a living worker and its hello, starting one if need be; None and the reason when there is none."""

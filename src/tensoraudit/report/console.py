@@ -19,7 +19,7 @@ from rich.text import Text
 from tensoraudit.findings.finding import Finding, State
 from tensoraudit.findings.result import Conversion, Probe, Result
 from tensoraudit.findings.severity import is_open, order_key
-from tensoraudit.report import migratability, summary
+from tensoraudit.report import checkpoint_diff, checkpoint_resume, checkpoint_show, migratability, summary
 from tensoraudit.report.clean import clean, one_line
 from tensoraudit.report.letters import COLORS, large
 from tensoraudit.report.style import DEFAULT, Style
@@ -62,10 +62,11 @@ def _parts(result: Result, style: Style) -> Iterator[RenderableType]:
     for target in result.targets:
         yield _verdict(result, target, style)
     if not result.targets:
-        yield Text(summary.count_findings(result.findings) or "Nothing was found.")
+        yield from _verdict_of_weights(result)
     yield from _findings(result, style)
     if style.quiet:
         return
+    yield from _weights(result, style)
     yield from _conversions(result, style)
     yield from _equivalence(result, style)
     yield from _layers(result, style)
@@ -89,6 +90,33 @@ def _verdict(result: Result, target: str, style: Style) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row(Text(large(grade, unicode=style.unicode), style=color), Group(*lines))
     return Padding(table, (1, 0))
+
+
+def _verdict_of_weights(result: Result) -> Iterator[RenderableType]:
+    if result.checkpoint_diff is not None:
+        yield from checkpoint_diff.verdict(result, result.checkpoint_diff)
+    elif result.checkpoint is not None:
+        yield from checkpoint_show.verdict(result, result.checkpoint)
+    elif result.resume:
+        yield from checkpoint_resume.verdict(result)
+    else:
+        yield Text(summary.count_findings(result.findings) or "Nothing was found.")
+
+
+def _weights(result: Result, style: Style) -> Iterator[RenderableType]:
+    """What the checkpoint commands show; beside a model one line says which file was held against it."""
+    if result.checkpoint_diff is not None:
+        yield from checkpoint_diff.body(result.checkpoint_diff, style)
+    elif result.checkpoint is not None and result.targets:
+        yield _heading("Checkpoint", style)
+        stored = result.checkpoint
+        yield Text(one_line(f"{stored.path}: {checkpoint_show.described(stored)}; {checkpoint_show.totals(stored)}"))
+    elif result.checkpoint is not None:
+        yield from checkpoint_show.body(result.checkpoint, style)
+    elif result.resume:
+        for title, columns, rows in checkpoint_resume.tables(result.resume):
+            yield _heading(title, style)
+            yield from _table(columns, rows, style)
 
 
 def _heading(title: str, style: Style) -> RenderableType:

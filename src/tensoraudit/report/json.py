@@ -8,15 +8,10 @@ texts "NaN", "Infinity" and "-Infinity".
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
-from enum import Enum
-from pathlib import PurePath
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from tensoraudit.facts import Measurement, Site, Unknown
+from tensoraudit.facts import Measurement, Site
 from tensoraudit.findings.finding import Finding
 from tensoraudit.findings.result import (
     SCHEMA,
@@ -29,14 +24,22 @@ from tensoraudit.findings.result import (
     Result,
 )
 from tensoraudit.findings.severity import order_key
+from tensoraudit.report.checkpoint_json import diff_data, pair_rows, stored_data, tensor_rows
+from tensoraudit.report.plain import plain
 from tensoraudit.report.style import DEFAULT, Style
 
 _MOVING = frozenset({"timings", "seconds", "peak_memory"})
 _SITE = ("path", "line", "node", "tensor", "variable")
 
 
-def document(result: Result) -> dict[str, Any]:
-    """Return the report as plain data: dictionaries, lists, texts, numbers, booleans and None."""
+Rows = Callable[[Iterator[Any]], Any]
+
+
+def document(result: Result, *, rows: Rows = list) -> dict[str, Any]:
+    """Return the report as plain data: dictionaries, lists, texts, numbers, booleans and None.
+
+    `rows` makes what stands for the rows of tensors or of pairs, which may be a hundred thousand.
+    """
     return {
         "schema": SCHEMA,
         "tool": plain(result.tool),
@@ -56,13 +59,41 @@ def document(result: Result) -> dict[str, Any]:
         ],
         "settings": plain(result.settings),
         "notes": list(result.notes),
+        **_weights(result, rows),
         "timings": plain(result.timings),
     }
 
 
+def _weights(result: Result, rows: Rows) -> dict[str, Any]:
+    """Stored weights, where any were read; `rows` makes what stands for the rows of tensors or pairs."""
+    if result.checkpoint_diff is not None:
+        found = result.checkpoint_diff
+        return {"checkpoint_diff": {**diff_data(found), "pairs": rows(pair_rows(found))}}
+    if result.checkpoint is not None:
+        tensors = {} if result.targets else {"tensors": rows(tensor_rows(result.checkpoint))}
+        return {"checkpoint": {**stored_data(result.checkpoint), **tensors}}
+    return {"resume": plain(result.resume)} if result.resume else {}
+
+
 def render(result: Result, style: Style = DEFAULT) -> str:
-    """Return the report as JSON text, complete whatever the style."""
-    return json.dumps(document(result), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return the report as JSON text, complete whatever the style. Tensors and pairs stand on a line each."""
+    many: list[Iterator[Any]] = []
+
+    def mark(rows: Iterator[Any]) -> str:
+        many.append(rows)
+        return _ROWS
+
+    text = json.dumps(document(result, rows=mark), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    for each in many:
+        lines = ",\n      ".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in each)
+        # Behind the mark come the timings alone: nothing of the user's can look like it there.
+        before, _, after = text.rpartition(json.dumps(_ROWS))
+        text = f"{before}[\n      {lines}\n    ]{after}" if lines else f"{before}[]{after}"
+    return text
+
+
+_ROWS = "(rows)"
+"""Stands for rows until they are written."""
 
 
 def without_moving_parts(data: Any) -> Any:
@@ -192,36 +223,3 @@ def _probe(row: Probe) -> dict[str, Any]:
         "required": row.required,
         "target": row.target,
     }
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; mappings sorted by key, sets sorted, what is not known as its reason."""
-    if value is None or (isinstance(value, bool | int) and not isinstance(value, Enum)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
-    for kind, convert in _CONVERT.items():
-        if isinstance(value, kind):
-            return convert(value)
-    return str(value)
-
-
-_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
-
-
-def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): plain(item) for key, item in sorted(value.items(), key=lambda entry: str(entry[0]))}
-
-
-_CONVERT: dict[Any, Any] = {
-    Enum: lambda value: plain(value.value),
-    str: str,
-    Mapping: _mapping,
-    list | tuple: lambda value: [plain(item) for item in value],
-    set | frozenset: lambda value: sorted((plain(item) for item in value), key=str),
-    np.generic: lambda value: plain(value.item()),
-    np.ndarray: lambda value: plain(value.tolist()),
-    PurePath: lambda value: value.as_posix(),
-    Unknown: lambda value: {"unknown": value.reason},
-}
-"""How each kind of value is written; the first kind that fits."""

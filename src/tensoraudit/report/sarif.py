@@ -21,7 +21,8 @@ from tensoraudit.findings.result import Conversion, Probe, Result, Suppressed
 from tensoraudit.findings.severity import counted, order_key
 from tensoraudit.report import summary
 from tensoraudit.report.clean import clean
-from tensoraudit.report.json import finding_data, plain
+from tensoraudit.report.json import finding_data
+from tensoraudit.report.plain import plain
 from tensoraudit.report.style import DEFAULT, Style
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"

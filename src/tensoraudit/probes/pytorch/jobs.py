@@ -11,6 +11,7 @@ from tensoraudit.probes.pytorch.export import export
 from tensoraudit.probes.pytorch.gradients import gradients
 from tensoraudit.probes.pytorch.operators import operators
 from tensoraudit.probes.pytorch.parameters import parameters
+from tensoraudit.probes.pytorch.resume import resume
 from tensoraudit.probes.pytorch.run import accepts, run
 from tensoraudit.probes.pytorch.trace import trace
 from tensoraudit.probes.pytorch.training import training
@@ -24,6 +25,7 @@ JOBS: dict[str, Job] = {
     "pytorch.trace": trace,
     "pytorch.parameters": parameters,
     "pytorch.training": training,
+    "pytorch.resume": resume,
     "pytorch.gradients": gradients,
     "pytorch.operators": operators,
     "pytorch.coverage": coverage,

@@ -26,7 +26,8 @@ def parameters(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     """Return the model's parameters in its own order, and its modules.
 
     A parameter is {"name", "shape", "dtype", "module": path, "class", "kind", "axes", "gates", "part", "cell"} (see
-    `layers`) and, with `values`, "tensor": its reference. A module is {"path", "class", "config", "source"}; with
+    `layers`), "also": its other names, "saved": whether a state_dict has it, and with `values` "tensor": its reference.
+    A module is {"path", "class", "config", "source"}; with
     `inputs` (one sample) the model runs once in eval mode and modules come in the order of their calls, each with
     "calls" and with the tensors of its "inputs" and "outputs" (first inputs, last outputs) while `budget` lasts.
     Raises JobFailed when the model cannot be loaded or run.
@@ -47,17 +48,23 @@ def parameters(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
 
 def _rows(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], torch.Tensor]]:
     """A tied weight is listed once, under its first name, as torch itself lists it."""
-    seen: set[int] = set()
-    for path, owner in module.named_modules():
+    seen: dict[int, dict[str, Any]] = {}
+    for path, owner in module.named_modules(remove_duplicate=False):
         own = [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]
         for name, tensor in own:
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                row = {
-                    **{"name": f"{path}.{name}" if path else name, "shape": list(tensor.shape)},
-                    **{"dtype": dtype_name(tensor.dtype), "module": path, "class": type(owner).__name__},
-                }
-                yield {**row, **parameter(owner, name)}, tensor
+            full = f"{path}.{name}" if path else name
+            if tensor is None:
+                continue
+            if id(tensor) in seen:
+                seen[id(tensor)]["also"].append(full)
+                continue
+            row: dict[str, Any] = {
+                **{"name": full, "shape": list(tensor.shape), "also": []},
+                **{"dtype": dtype_name(tensor.dtype), "module": path, "class": type(owner).__name__},
+                **{"saved": name not in owner._non_persistent_buffers_set},
+            }
+            seen[id(tensor)] = {**row, **parameter(owner, name)}
+            yield seen[id(tensor)], tensor
 
 
 def _module(path: str, module: torch.nn.Module) -> dict[str, Any]:

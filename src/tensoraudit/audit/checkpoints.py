@@ -1,0 +1,242 @@
+"""The steps of the checkpoint commands, and of `--checkpoint` beside a model: read, compare, and say what was seen as
+facts and measurements, so that rules decide what of it is a finding.
+
+Readers and the comparison are imported where they are used: every command loads this module, few need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
+from tensoraudit.audit.port_map import read_map
+from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.state import Audit
+from tensoraudit.checkpoints.against_model import ModelTensor, against_model
+from tensoraudit.checkpoints.paired import CheckpointDiff, PairedTensor
+from tensoraudit.checkpoints.read import read_checkpoint
+from tensoraudit.checkpoints.schema import Entry, Observation, StoredCheckpoint
+from tensoraudit.extract.checkpoint_facts import MOST_OF_A_KIND, checkpoint_facts, checkpoint_measurements
+from tensoraudit.extract.environment import read_environment
+from tensoraudit.facts import Side
+from tensoraudit.probes.outcome import Outcome
+
+NAMED: Final = 3
+"""Tensors that a sentence names."""
+
+
+def read_stored(audit: Audit) -> Audit:
+    """Read the headers of what the user named: one checkpoint, or two to compare. Raises InputError."""
+    audit = replace(audit, options=replace(audit.options, target=()))
+    audit.progress(f"reading {audit.spec}")
+    stored = read_checkpoint(Path(audit.spec))
+    audit = audit.add(artifact=_artifact(audit.spec, stored), checkpoint=stored)
+    if not audit.against:
+        return audit
+    audit.progress(f"reading {audit.against}")
+    other = read_checkpoint(Path(audit.against))
+    return audit.add(candidate_artifact=_artifact(audit.against, other), other_checkpoint=other)
+
+
+def _artifact(spec: str, stored: StoredCheckpoint) -> Artifact:
+    framework: Any = stored.framework if stored.framework in FRAMEWORKS else "python"
+    size = sum(entry.stored_bytes for entry in stored.entries)
+    details = {"format": stored.format}
+    return Artifact(spec, "checkpoint", framework, stored.path, size=size, imports=stored.imports, details=details)
+
+
+def describe_stored(audit: Audit) -> Audit:
+    """Turn what was read into facts, and the observations of readers and topics into measurements."""
+    audit.progress("looking at names, shapes and shards")
+    audit = audit.add(facts=tuple(read_environment("source")))
+    if audit.checkpoint is not None:
+        audit = _described(audit, audit.checkpoint, "source")
+    if audit.other_checkpoint is not None:
+        audit = _described(audit.add(facts=tuple(read_environment("target"))), audit.other_checkpoint, "target")
+    return audit
+
+
+def _described(audit: Audit, stored: StoredCheckpoint, side: Side) -> Audit:
+    from tensoraudit.checkpoints.observations import observe_all
+
+    observations = [*stored.observations, *observe_all(stored)]
+    return audit.add(
+        facts=tuple(checkpoint_facts(stored, side)),
+        measurements=tuple(checkpoint_measurements(stored, observations, side)),
+        notes=tuple(_cut_off(observations)),
+    )
+
+
+def _cut_off(observations: Sequence[Observation]) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for each in observations:
+        counts[each.kind] = counts.get(each.kind, 0) + 1
+    for kind, count in counts.items():
+        if count > MOST_OF_A_KIND:
+            yield f"{count:,} observations of the kind {kind}: rules were asked about the first {MOST_OF_A_KIND:,}"
+
+
+def diff_stored(audit: Audit) -> Audit:
+    """Pair the tensors of both and say what differs. Values that were asked for and could not be read are a required
+    probe that failed. Raises InputError for a map that does not fit."""
+    from tensoraudit.checkpoints.diff import diff_checkpoints
+    from tensoraudit.checkpoints.observations import observe_diff_all
+
+    assert audit.checkpoint is not None and audit.other_checkpoint is not None
+    options = audit.options
+    diff = diff_checkpoints(
+        audit.checkpoint,
+        audit.other_checkpoint,
+        mapping=read_map(options.map).parameters if options.map else None,
+        values=options.values or options.by_value,
+        by_value=options.by_value,
+        progress=audit.progress,
+    )
+    observed = chain(_differences(diff), diff.optimizer, observe_diff_all(diff))
+    audit = audit.add(
+        checkpoint_diff=diff,
+        measurements=tuple(checkpoint_measurements(diff.candidate, observed, "target", noun="checkpoint_diff")),
+        notes=diff.notes,
+    )
+    unread = [pair for pair in diff.pairs if pair.status == "unread"]
+    status: Any = "failed" if unread else "ok"
+    reason = _unread(unread) if unread else ""
+    row = probe_row("checkpoint_diff.values", diff.candidate.framework, "cpu", status, reason, required=True)
+    return audit.add(probes=(row,)) if options.values or options.by_value else audit
+
+
+def _unread(pairs: Sequence[PairedTensor]) -> str:
+    first = pairs[0]
+    more = f" and {len(pairs) - 1:,} more" if len(pairs) > 1 else ""
+    return f"{first.reference or first.candidate}{more}: {first.note or 'its values could not be read'}"
+
+
+DIFFERENCES: Final = {
+    "missing": "{count} of the reference {are} not in the candidate: {names}.",
+    "different": "{count} {have} other values: {names}.",
+    "other_shape": "{count} {have} another number of elements: {names}.",
+    "reshaped": "{count} {have} the same number of elements in another shape: {names}.",
+    "padded": "{count} {are} longer on one side: {names}.",
+    "cast": "{count} {are} stored in a narrower dtype: {names}.",
+    "rounded": "{count} {have} values that differ by rounding: {names}.",
+    "permuted": "{count} {have} the axes in another order: {names}.",
+    "extra": "{count} of the candidate {are} not in the reference: {names}.",
+    "unread": "the values of {count} could not be read: {names}.",
+}
+"""What a diff says of all pairs of one kind together."""
+
+ROUNDING: Final = frozenset({"identical", "equivalent", "noise"})
+
+
+def _differences(diff: CheckpointDiff) -> Iterator[Observation]:
+    """One observation for each kind of difference, with the number of its pairs."""
+    kinds: dict[str, list[PairedTensor]] = {kind: [] for kind in DIFFERENCES}
+    across = diff.reference.framework != diff.candidate.framework
+    # What lacks the state of an optimiser is weights alone, which `optimizer_missing` says in one row.
+    entries = (*diff.reference.entries, *diff.candidate.entries)
+    training = {entry.full_name for entry in entries if entry.group not in WEIGHTS}
+    for pair in diff.pairs:
+        kind = _kind(pair, across=across)
+        if kind in kinds and not (kind in {"missing", "extra"} and (pair.reference or pair.candidate) in training):
+            kinds[kind].append(pair)
+    for kind, pairs in kinds.items():
+        if pairs:
+            one = len(pairs) == 1
+            words = {"are": "is" if one else "are", "have": "has" if one else "have"}
+            count = f"{len(pairs):,} tensor{'' if one else 's'}"
+            message = DIFFERENCES[kind].format(count=count, names=_names(pairs), **words)
+            yield Observation(kind, "checkpoint", len(pairs), message)
+
+
+WEIGHTS: Final = frozenset({"model", "ema"})
+COUNTERS: Final = ("num_batches_tracked", "seed_generator_state")
+"""Ends of names of what one framework stores with its layers and no other knows."""
+
+
+def _kind(pair: PairedTensor, *, across: bool) -> str:
+    """The status; of pairs that differ more exactly, and "" for what is no difference: a cast that loses nothing, and
+    `across` frameworks a counter of one of them and a tensor that its values show to be the same in another shape."""
+    settled = pair.verdict in ROUNDING
+    if across and pair.status in {"missing", "extra"} and (pair.reference or pair.candidate).endswith(COUNTERS):
+        return ""
+    if pair.status == "different":
+        return "rounded" if settled else "different" if prod(pair.shapes[0]) == prod(pair.shapes[1]) else "other_shape"
+    if (pair.status == "cast" and not _loses(pair)) or (across and pair.status == "reshaped" and settled):
+        return ""
+    return pair.status
+
+
+def _loses(pair: PairedTensor) -> bool:
+    """Where values were read they tell; headers know whether a dtype can hold what the other held."""
+    if "linf" in pair.loss:
+        return any(pair.loss.get(key) for key in ("linf", "to_inf", "to_zero"))
+    return bool(pair.loss.get("narrowing"))
+
+
+def _names(pairs: Sequence[PairedTensor]) -> str:
+    shown = ", ".join(_name(pair) for pair in pairs[:NAMED])
+    return shown + (f" and {len(pairs) - NAMED:,} more" if len(pairs) > NAMED else "")
+
+
+def _name(pair: PairedTensor) -> str:
+    name = pair.reference or pair.candidate
+    shapes = [list(shape) for shape in pair.shapes]
+    if pair.shapes[0] != pair.shapes[1] and pair.reference and pair.candidate:
+        return f"{name} {shapes[0]} to {shapes[1]}"
+    if pair.status == "cast":
+        return f"{name} {pair.dtypes[0]} to {pair.dtypes[1]}"
+    return f"{name} (by up to {pair.linf:.2g})" if pair.status == "different" and pair.linf is not None else name
+
+
+def read_weights(audit: Audit) -> Audit:
+    """Read the headers of `--checkpoint` before anything runs. Raises InputError."""
+    if audit.options.checkpoint is None:
+        return audit
+    stored = read_checkpoint(Path(audit.options.checkpoint))
+    return _described(audit.add(checkpoint=stored), stored, "source")
+
+
+def compare_parameters(audit: Audit) -> Audit:
+    """Hold the names of `--checkpoint` against the parameters of the reference, which its worker lists."""
+    if audit.options.checkpoint is None:
+        return audit
+    stored = audit.checkpoint
+    if stored is None or audit.pool is None or audit.reference is None:
+        reason = "the model was not built, so that its parameters are not known"
+        return audit.add(probes=(probe_row("checkpoint.parameters", "", "cpu", "missing", reason, required=True),))
+    audit.progress("comparing the checkpoint's names with the model's")
+    role = audit.reference.role
+    inputs = wire(audit.pool, audit.samples[0]) if audit.samples else None
+    request = {**audit.reference.params, "values": False, "inputs": inputs}
+    outcome: Outcome = audit.pool.run(role, framework_of(role).job("parameters"), request)
+    audit = audit.add(probes=(probe_row("checkpoint.parameters", role, "cpu", outcome, required=True),))
+    if outcome.result is None:
+        return audit
+    model = [_model_tensor(row) for row in outcome.result["parameters"]]
+    observed = against_model(stored, model, _partners(stored, model))
+    return audit.add(measurements=tuple(checkpoint_measurements(stored, observed, "source")))
+
+
+def _model_tensor(row: Any) -> ModelTensor:
+    """A row of a `parameters` job."""
+    saved, also = bool(row.get("saved", True)), tuple(row.get("also", ()))
+    return ModelTensor(str(row["name"]), str(row["dtype"]), tuple(row["shape"]), saved, also)
+
+
+def _partners(stored: StoredCheckpoint, model: Sequence[ModelTensor]) -> dict[str, str] | None:
+    """The model's names to the checkpoint's, where a loader of another framework would have to translate them."""
+    from tensoraudit.checkpoints.diff import diff_checkpoints
+
+    held = {entry.name for entry in stored.entries}
+    if stored.framework == "pytorch" or any(each.name in held for each in model):
+        return None
+    entries = tuple(Entry(each.name, each.dtype, each.shape, ()) for each in model)
+    described = replace(stored, framework="", format="", entries=entries)
+    pairs = diff_checkpoints(described, replace(stored, entries=tuple(e for e in stored.entries if e.group == "model")))
+    return {pair.reference: pair.candidate for pair in pairs.pairs if pair.reference and pair.candidate}

@@ -1,0 +1,106 @@
+"""Two runs of blocks compared in one pass: digests, verdict, and whether one is a cast of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tensoraudit.checkpoints.digests import PairDigests
+from tensoraudit.checkpoints.element_types import Array, ElementType, narrow
+from tensoraudit.checkpoints.paired import NOTHING
+from tensoraudit.checkpoints.precision import narrows
+from tensoraudit.checkpoints.verdicts import Distance, Tally
+from tensoraudit.checkpoints.views import aligned
+from tensoraudit.equivalence.verdict import Verdict
+
+Run = Callable[[], Iterator[Array]]
+"""Makes the blocks of words of one side, as often as it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Two tensors compared, block by block. `distance` is None where every bit is equal."""
+
+    equal: bool
+    digests: tuple[str, str]
+    distance: Distance | None = None
+    loss: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    is_cast: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the two are one tensor: in every bit, by a cast, or up to noise."""
+        return self.equal or self.is_cast or (self.distance is not None and self.distance.verdict.passes)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The fields of a PairedTensor that it fills."""
+        found: dict[str, Any] = {"digests": self.digests}
+        if self.distance is None:
+            return found | {"verdict": str(Verdict.IDENTICAL), "linf": 0.0}
+        found |= {"verdict": str(self.distance.verdict), "linf": self.distance.linf}
+        return found | ({"loss": self.loss} if self.loss else {})
+
+
+class BlockComparison:
+    """Compares runs of blocks of two types; `names` are the types' names."""
+
+    def __init__(self, threads: ThreadPoolExecutor, types: tuple[ElementType, ElementType]) -> None:
+        self._threads, self._types = threads, types
+        self._names = types[0].name, types[1].name
+        self._is_cast = self._names[0] != self._names[1]
+
+    def compare(self, reference: Run, candidate: Run) -> Outcome:
+        """Return the outcome. Raises UnreadableValues."""
+        digests = PairDigests(self._threads, may_be_equal=not self._is_cast)
+        tally: Tally | None = None
+        cast, before = self._is_cast, 0
+        for x, y in aligned(reference(), candidate()):
+            digests.add(x, y)
+            if digests.equal:
+                before += x.size
+                continue
+            if tally is None:
+                tally = self._begun(reference, before)
+            a, b = self._types[0].widen(x), self._types[1].widen(y)
+            tally.add(a, b)
+            cast = cast and self._is_rounded((x, y), (a, b))
+        pair = digests.finish()
+        if tally is None:
+            return Outcome(not self._is_cast, pair, is_cast=self._is_cast)
+        distance = tally.distance()
+        return Outcome(False, pair, distance, self._loss(tally, distance), cast and self._counts_as_cast(distance))
+
+    def _begun(self, reference: Run, before: int) -> Tally:
+        """A tally that has seen the blocks that were equal: their largest value is part of the scale."""
+        tally = Tally(self._names, loss=self._is_cast)
+        for words in reference():
+            if before <= 0:
+                break
+            values = self._types[0].widen(words[:before])
+            tally.add(values, values)
+            before -= words.size
+        return tally
+
+    def _is_rounded(self, words: tuple[Array, Array], values: tuple[Array, Array]) -> bool:
+        """Whether the narrower side is the other one, rounded to nearest. What is not rounded to is judged at the end."""
+        side = 1 if narrows(*self._names) else 0
+        rounded = narrow(values[1 - side], self._names[side])
+        if rounded is None or np.array_equal(rounded, words[side]):
+            return True
+        made, found = self._types[side].widen(rounded), values[side]
+        return bool(((made == found) | (np.isnan(made) & np.isnan(found))).all())
+
+    def _counts_as_cast(self, distance: Distance) -> bool:
+        """Every block was rounded to nearest, or the type is none that is rounded to here and noise explains it."""
+        is_known = narrow(np.empty(0, np.float32), self._names[narrows(*self._names)]) is not None
+        return is_known or distance.verdict.passes
+
+    def _loss(self, tally: Tally, distance: Distance) -> Mapping[str, Any]:
+        if tally.loss is None:
+            return NOTHING
+        return {"narrowing": narrows(*self._names), "linf": distance.linf, **asdict(tally.loss)}

@@ -1,0 +1,191 @@
+"""Element types as checkpoints store them: the words of bytes, the numbers that they mean, and back by rounding.
+
+Numpy has no bfloat16 and no 8-bit or 4-bit floats; their words are unsigned integers here, widened exactly to float32.
+Every reader of values goes through this table, so that no other module knows a bit of a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """How elements of one type are stored.
+
+    `word` is the numpy type of what stands in the file, little endian. `per_byte` elements share a byte (2 for 4-bit
+    types, low half first). `widen` makes numbers of words, exactly.
+    """
+
+    name: str
+    word: np.dtype[Any]
+    widen: Callable[[Array], Array]
+    per_byte: int = 1
+
+    def stored_bytes(self, count: int) -> int:
+        """Bytes that `count` elements take."""
+        return -(-count // self.per_byte) * self.word.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """A small float: sign, `exponent` bits and `mantissa` bits. `special` says what its last codes mean: "ieee" (Inf
+    and NaN), "fn" (one NaN, no Inf), "fnuz" (NaN is the negative zero), "finite"."""
+
+    exponent: int
+    mantissa: int
+    bias: int
+    special: str
+
+
+_SMALL: Final[Mapping[str, Float8]] = {
+    "float8_e4m3fn": Float8(4, 3, 7, "fn"),
+    "float8_e4m3": Float8(4, 3, 7, "ieee"),
+    "float8_e4m3fnuz": Float8(4, 3, 8, "fnuz"),
+    "float8_e4m3b11fnuz": Float8(4, 3, 11, "fnuz"),
+    "float8_e5m2": Float8(5, 2, 15, "ieee"),
+    "float8_e5m2fnuz": Float8(5, 2, 16, "fnuz"),
+    "float8_e3m4": Float8(3, 4, 3, "ieee"),
+    "float4_e2m1fn": Float8(2, 1, 1, "finite"),
+    "float6_e2m3fn": Float8(2, 3, 1, "finite"),
+    "float6_e3m2fn": Float8(3, 2, 3, "finite"),
+}
+_ALIASES: Final[Mapping[str, str]] = {
+    "qint8": "int8",
+    "quint8": "uint8",
+    "qint32": "int32",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+}
+_PACKED: Final = {"int4": True, "uint4": False}
+
+
+@cache
+def element_type(name: str, *, packed: bool = False) -> ElementType | None:
+    """Return the type of a name of numpy's or ml_dtypes'; None for what holds no numbers (strings, objects, unknown).
+
+    `packed` asks for the form in which two 4-bit elements share a byte.
+    """
+    name = _ALIASES.get(name, name)
+    if name == "bfloat16":
+        return ElementType(name, np.dtype("<u2"), _widen_bfloat16)
+    if name == "float8_e8m0fnu":
+        return ElementType(name, np.dtype("u1"), _Table(_powers_of_two()))
+    if name in _SMALL:
+        table = _Table(_numbers(_SMALL[name]))
+        is_packed = packed and name.startswith("float4")
+        return ElementType(name, np.dtype("u1"), _Halves(table) if is_packed else table, 2 if is_packed else 1)
+    if name in _PACKED:
+        table = _Table(_four_bits(signed=_PACKED[name]))
+        return ElementType(name, np.dtype("u1"), _Halves(table) if packed else table, 2 if packed else 1)
+    return _plain(name)
+
+
+def _plain(name: str) -> ElementType | None:
+    try:
+        dtype = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError):
+        return None
+    if dtype.kind not in "biufc" or dtype.itemsize > 16 or dtype.name in ("float128", "longdouble"):
+        return None
+    if dtype.kind == "b":
+        return ElementType(name, np.dtype("u1"), lambda words: words != 0)
+    native = dtype.newbyteorder("=")
+    if native == dtype:
+        return ElementType(name, dtype, lambda words: words)
+    return ElementType(name, dtype, lambda words: words.astype(native))
+
+
+def narrow(values: Array, name: str) -> Array | None:
+    """Round numbers to a narrower type, to nearest even, and return its words; None for types that are not rounded to.
+
+    What is too large becomes infinite, as in every framework.
+    """
+    if name == "bfloat16":
+        return _narrow_bfloat16(values.astype(np.float32))
+    dtype = element_type(name)
+    if dtype is None or dtype.word.kind != "f":
+        return None
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return values.astype(dtype.word)
+
+
+def _widen_bfloat16(words: Array) -> Array:
+    wide = words.astype(np.uint32)
+    np.left_shift(wide, 16, out=wide)
+    return wide.view(np.float32)
+
+
+def _narrow_bfloat16(values: Array) -> Array:
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    with np.errstate(over="ignore"):
+        rounded = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) >> 16
+    words = rounded.astype("<u2")
+    is_nan = np.isnan(values)
+    if is_nan.any():
+        words[is_nan] = (bits[is_nan] >> 16).astype("<u2") | 0x40
+    return words
+
+
+class _Table:
+    """Numbers by code."""
+
+    def __init__(self, numbers: Array) -> None:
+        self._numbers = numbers
+
+    def __call__(self, words: Array) -> Array:
+        numbers: Array = self._numbers[words & (len(self._numbers) - 1)]
+        return numbers
+
+
+class _Halves:
+    """Two codes a byte, the low half first."""
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+
+    def __call__(self, words: Array) -> Array:
+        codes = np.empty((words.size, 2), np.uint8)
+        codes[:, 0], codes[:, 1] = words & 15, words >> 4
+        return self._table(codes.reshape(-1))
+
+
+def _numbers(form: Float8) -> Array:
+    """Every number of a small float, by code."""
+    count = 1 << (1 + form.exponent + form.mantissa)
+    codes = np.arange(count)
+    fraction = codes & ((1 << form.mantissa) - 1)
+    exponent = (codes >> form.mantissa) & ((1 << form.exponent) - 1)
+    sign = np.where(codes >> (form.mantissa + form.exponent), -1.0, 1.0)
+    normal = exponent > 0
+    size = np.ldexp(fraction + normal * (1 << form.mantissa), np.maximum(exponent, 1) - form.bias - form.mantissa)
+    numbers: Array = (sign * size).astype(np.float32)
+    last = exponent == (1 << form.exponent) - 1
+    if form.special == "ieee":
+        numbers[last] = np.where(fraction[last] == 0, sign[last] * np.inf, np.nan)
+    elif form.special == "fn":
+        numbers[last & (fraction == (1 << form.mantissa) - 1)] = np.nan
+    elif form.special == "fnuz":
+        numbers[count // 2] = np.nan
+    return numbers
+
+
+def _powers_of_two() -> Array:
+    """The scale type e8m0: 2 to the code less 127, its last code NaN. (The smallest is subnormal in float32.)"""
+    numbers: Array = np.ldexp(1.0, np.arange(256) - 127).astype(np.float32)
+    numbers[255] = np.nan
+    return numbers
+
+
+def _four_bits(*, signed: bool) -> Array:
+    numbers = np.arange(16, dtype=np.int8)
+    return np.where(numbers > 7, numbers - 16, numbers).astype(np.int8) if signed else numbers.astype(np.uint8)

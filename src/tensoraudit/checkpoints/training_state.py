@@ -1,0 +1,292 @@
+"""Finds the state of training in a tree of plain values: optimisers, step, epoch, scheduler, scaler, RNG, loader.
+
+The tree is dicts and lists with string or integer keys; a leaf with a `shape` is a tensor, every other leaf a plain
+value. It may come from a pickle, from msgpack or from the flat names of a distributed checkpoint. Names decide only
+where shape does not: an optimiser's state is known by `state` and `param_groups`, a scaler by its factors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tensoraudit.checkpoints.schema import Group, OptimizerState, TrainingState
+
+Keys = tuple[Any, ...]
+
+_DEEPEST: Final = 6
+_MOST: Final = 1_000
+_MOST_CONTAINERS: Final = 20_000
+_WIDEST: Final = 256
+"""Children of a container that are looked at for training state; a state_dict has more, and none in it."""
+
+_STEPS: Final = (
+    "global_step", "global_steps", "step", "steps", "iteration", "iterations", "iter", "num_steps", "current_step",
+    "train_step", "train_steps", "num_updates", "n_iter", "it",
+)  # fmt: skip
+_EPOCHS: Final = ("epoch", "epochs", "current_epoch", "last_epoch", "num_epochs", "epoch_num")
+_SCHEDULER: Final = re.compile(r"(?:^|_)(?:lr_)?sched(?:uler)?s?(?:_|$)|lr_?scheduler", re.IGNORECASE)
+_SCALER: Final = re.compile(r"(?:^|_)(?:grad_?|loss_?)?scaler(?:_|$)|gradscaler|^amp$", re.IGNORECASE)
+_LOADER: Final = re.compile(r"loader|sampler|dataset_state|data_state|data_iter", re.IGNORECASE)
+_RNG: Final = re.compile(r"rng|random|prng|seed_state", re.IGNORECASE)
+_FIELDS: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    ("lamb", frozenset({"weight_norm"})),
+    ("lamb", frozenset({"trust_ratio"})),
+    ("adafactor", frozenset({"exp_avg_sq_row"})),
+    ("adafactor", frozenset({"row_var"})),
+    ("adam", frozenset({"exp_avg", "exp_avg_sq"})),
+    ("sgd", frozenset({"momentum_buffer"})),
+)
+"""The first whose names are all among the fields."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found, and the keys under which each kind of state stands."""
+
+    training: TrainingState
+    places: dict[Keys, Group] = field(default_factory=dict)
+
+    def group_of(self, keys: Keys) -> tuple[Group, Keys] | None:
+        """Return the group of a leaf and the keys of the state it belongs to; None for what is no training state."""
+        for length in range(min(len(keys), _DEEPEST + 1), 0, -1):
+            group = self.places.get(keys[:length])
+            if group is not None:
+                return group, keys[:length]
+        return None
+
+    def place_of(self, keys: Keys) -> tuple[Group, tuple[str, ...], str]:
+        """Return group, path and name of a leaf: state is named below its own root, a weight by its last key."""
+        found = self.group_of(keys)
+        if found is None:
+            return "model", tuple(map(str, keys[:-1])), str(keys[-1]) if keys else "tensor"
+        group, prefix = found
+        if len(prefix) == len(keys):
+            prefix = prefix[:-1]
+        return group, tuple(map(str, prefix)), ".".join(map(str, keys[len(prefix) :]))
+
+
+def find_training_state(root: Any) -> Found:
+    """Look through the containers of a tree. Bounded in depth and number; never raises."""
+    found = Found(TrainingState())
+    optimizers: list[OptimizerState] = []
+    single: dict[str, Mapping[str, Any]] = {}
+    generators: dict[str, None] = {}
+    numbers: dict[str, int | float] = {}
+    for keys, node in _containers(root):
+        if found.group_of(keys) is not None:
+            continue
+        optimizer = optimizer_of(node, keys)
+        if optimizer is not None:
+            optimizers.append(optimizer)
+            found.places[keys] = "optimizer"
+            continue
+        _look_at_values(keys, node, found, single, generators, numbers)
+    found.training = TrainingState(
+        tuple(optimizers),
+        _first(numbers, _STEPS),
+        _first(numbers, _EPOCHS),
+        single.get("scheduler"),
+        single.get("scaler"),
+        single.get("loader"),
+        tuple(generators),
+    )
+    return found
+
+
+def optimizer_of(node: Any, keys: Keys = ()) -> OptimizerState | None:
+    """Return the optimiser whose `state_dict` a dict is, None when it is none."""
+    node = _unflattened(node)
+    if not isinstance(node, dict) or not isinstance(node.get("param_groups"), list | dict):
+        return None
+    state = node.get("state", {})
+    state = dict(enumerate(state)) if isinstance(state, list) else state
+    listed = node["param_groups"]
+    rows = [row for row in (listed.values() if isinstance(listed, dict) else listed) if isinstance(row, dict)]
+    if not isinstance(state, dict) or len(rows) != len(listed):
+        return None
+    groups = tuple(_hyperparameters(row) for row in rows)
+    per_parameter = {key: value for key, value in state.items() if isinstance(value, dict)}
+    fields = tuple(dict.fromkeys(str(name) for value in per_parameter.values() for name in value))
+    ids = list(per_parameter) or [each for group in groups for each in _ids(group)]
+    extra = tuple(str(key) for key in node if key not in ("state", "param_groups"))
+    path = tuple(map(str, keys))
+    return OptimizerState(path, kind_of(fields), _keyed(ids), fields, len(per_parameter), groups, extra)
+
+
+def kind_of(fields: tuple[str, ...]) -> str:
+    """Return what optimiser the names of its per-parameter state speak of."""
+    present = frozenset(fields)
+    if not present - {"step"}:
+        return "none"
+    return next((kind for kind, wanted in _FIELDS if wanted <= present), "unknown")
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON data: tensors as words, long lists cut at 1,000, deep ones at six levels."""
+    if isinstance(value, bool | int | float | str | None):
+        return value[:_MOST] if isinstance(value, str) else value
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"tensor {getattr(value, 'dtype', '?')}{list(shape)}"
+    if depth >= _DEEPEST:
+        return "..."
+    if isinstance(value, dict):
+        return {str(key): plain_value(each, depth + 1) for key, each in list(value.items())[:_MOST]}
+    if isinstance(value, list | tuple):
+        return [plain_value(each, depth + 1) for each in value[:_MOST]]
+    return f"<{getattr(value, 'cls', type(value).__name__)}>"
+
+
+def _containers(root: Any) -> Iterator[tuple[Keys, dict[Any, Any]]]:
+    """Yield (keys, dict) breadth first, so that what stands higher is found first."""
+    level: list[tuple[Keys, Any]] = [((), root)]
+    seen: set[int] = set()
+    for _ in range(_DEEPEST):
+        following: list[tuple[Keys, Any]] = []
+        for keys, node in level:
+            if isinstance(node, dict):
+                yield keys, node
+            children = _children(node)
+            following += [((*keys, key), value) for key, value in children if isinstance(value, dict | list)]
+        level = [each for each in following if id(each[1]) not in seen][: max(0, _MOST_CONTAINERS - len(seen))]
+        seen.update(id(value) for _, value in level)
+
+
+def _children(node: Any) -> list[tuple[Any, Any]]:
+    items = list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
+    return items[:_MOST_CONTAINERS]
+
+
+def _look_at_values(
+    keys: Keys,
+    node: dict[Any, Any],
+    found: Found,
+    single: dict[str, Mapping[str, Any]],
+    generators: dict[str, None],
+    numbers: dict[str, int | float],
+) -> None:
+    """Note the schedulers, scalers, loaders, generators, steps and epochs among the values of one dict."""
+    for key, value in node.items():
+        if not isinstance(key, str):
+            continue
+        place = (*keys, key)
+        kind = _kind_of_state(key, value)
+        if kind is not None:
+            single.setdefault(kind, _mapping(value))
+            found.places[place] = kind
+            continue
+        names = _generators(key, value)
+        if names:
+            generators.update(dict.fromkeys(names))
+            found.places[place] = "rng"
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            numbers.setdefault(key.lower(), value)
+
+
+def _kind_of_state(key: str, value: Any) -> Group | None:
+    if not isinstance(value, dict | list) and not hasattr(value, "fields"):
+        return None
+    names = set(_mapping(value))
+    if names >= {"last_epoch", "_step_count"} or (_SCHEDULER.search(key) and "param_groups" not in names):
+        return "scheduler"
+    if names >= {"scale", "growth_factor", "backoff_factor"} or _SCALER.search(key):
+        return "scaler"
+    return "loader" if _LOADER.search(key) else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """The plain values of a state: a dict, the fields of an object, or the first of a list of them."""
+    if isinstance(value, list):
+        first = next((each for each in value if isinstance(each, dict)), None)
+        value = first if first is not None else dict(enumerate(value[:_MOST]))
+    fields = value if isinstance(value, dict) else getattr(value, "fields", {})
+    return {str(key): plain_value(each) for key, each in list(fields.items())[:_MOST]}
+
+
+def _generators(key: str, value: Any) -> tuple[str, ...]:
+    """Name the generators whose state a value is, by its form where it has one of its own, else by its key."""
+    form = next((name for name, fits in _FORMS if fits(value)), "")
+    if form:
+        return (form,)
+    if not _RNG.search(key):
+        return ()
+    if isinstance(value, dict):
+        named = [name for inner, each in value.items() for name in _generators(f"rng_{inner}", each)]
+        return tuple(dict.fromkeys(named))
+    if isinstance(value, int | float | str | None):
+        return ()  # a seed is no state
+    return (next((name for name, words in _WORDS if words.search(key)), "torch"),)
+
+
+_WORDS: Final = (
+    ("cuda", re.compile(r"cuda|gpu|device", re.IGNORECASE)),
+    ("numpy", re.compile(r"numpy|np(?:_|$)", re.IGNORECASE)),
+    ("python", re.compile(r"python|py(?:_|$)|random_state|random$", re.IGNORECASE)),
+    ("jax", re.compile(r"jax|prng|flax|dropout", re.IGNORECASE)),
+)
+
+
+def _is_bytes(value: Any, sizes: tuple[int, ...]) -> bool:
+    shape = getattr(value, "shape", None)
+    return getattr(value, "dtype", "") == "uint8" and shape is not None and len(shape) == 1 and shape[0] in sizes
+
+
+def _is_numpy_state(value: Any) -> bool:
+    if isinstance(value, dict):
+        return isinstance(value.get("bit_generator"), str)
+    return isinstance(value, list) and len(value) == 5 and value[0] == "MT19937"
+
+
+def _is_python_state(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[1], list) and len(value[1]) == 625
+
+
+_FORMS: Final[tuple[tuple[str, Callable[[Any], bool]], ...]] = (
+    ("torch", lambda value: _is_bytes(value, (5056,))),
+    ("cuda", lambda value: _is_bytes(value, (16, 816))),
+    ("cuda", lambda value: isinstance(value, list) and bool(value) and all(_is_bytes(v, (16, 816)) for v in value)),
+    ("numpy", _is_numpy_state),
+    ("python", _is_python_state),
+)
+"""The state of torch's Mersenne twister on the CPU has 5,056 bytes, of CUDA's Philox 16 (816 before torch 1.7)."""
+
+
+def _unflattened(node: Any) -> Any:
+    """`{"state.NAME.FIELD": ..., "param_groups.NAME.FIELD": ...}`, as `flatten_optimizer_state_dict` gives, as a tree."""
+    if not isinstance(node, dict) or "param_groups" in node:
+        return node
+    flat = [key for key in node if isinstance(key, str) and key.startswith(("state.", "param_groups."))]
+    if not flat or len(flat) != len(node):
+        return node
+    tree: dict[str, dict[str, dict[str, Any]]] = {"state": {}, "param_groups": {}}
+    for key in flat:
+        part, _, rest = key.partition(".")
+        name, _, leaf = rest.rpartition(".")
+        tree[part].setdefault(name, {"params": [name]} if part == "param_groups" else {})[leaf] = node[key]
+    return tree
+
+
+def _hyperparameters(row: dict[Any, Any]) -> Mapping[str, Any]:
+    names = row.get("params")
+    plain = {str(key): plain_value(value) for key, value in list(row.items())[:_MOST] if key != "params"}
+    return plain | {"params": [plain_value(each) for each in names] if isinstance(names, list) else []}
+
+
+def _ids(group: Mapping[str, Any]) -> list[Any]:
+    ids: list[Any] = group["params"]
+    return ids
+
+
+def _keyed(ids: list[Any]) -> Any:
+    if not ids:
+        return ""
+    if all(isinstance(each, int) for each in ids):
+        return "position"
+    return "digits" if all(isinstance(each, str) and each.isdigit() for each in ids) else "name"
+
+
+def _first(numbers: dict[str, int | float], names: tuple[str, ...]) -> int | float | None:
+    return next((numbers[name] for name in names if name in numbers), None)

@@ -1,0 +1,264 @@
+"""What the values of a pair of tensors say: whether they are equal, and if not, whether they are after some change.
+
+In this order, and each only where the one before did not hold: as they are, in another order of axes, reshaped, without
+padding, after a combination of those (`equivalence.steps`). Only an element-by-element comparison decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from tensoraudit.checkpoints.block_comparison import BlockComparison, Outcome, Run
+from tensoraudit.checkpoints.digests import digest_entry
+from tensoraudit.checkpoints.element_types import Array, element_type, narrow
+from tensoraudit.checkpoints.header_status import SUSPECTED, fitting_orders, padded_axis, permutation_by_axes
+from tensoraudit.checkpoints.paired import PairedTensor, Status
+from tensoraudit.checkpoints.precision import narrower
+from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
+from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of, word_blocks
+from tensoraudit.checkpoints.verdicts import Distance, Tally
+from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_of
+from tensoraudit.equivalence.blocks import blocks
+from tensoraudit.equivalence.floor import EPS
+from tensoraudit.equivalence.steps import Steps, apply, describe, find_steps
+from tensoraudit.equivalence.verdict import Verdict
+
+SEARCHED: Final = 16 << 20
+"""Bytes of a tensor that is searched for steps beyond a permutation: both sides are in memory for that."""
+
+Side = tuple[StoredCheckpoint, Entry]
+
+
+class Settler:
+    """Settles pairs of tensors of two checkpoints by their values; a context, because it hashes in threads.
+
+    `steps` are those of the user's map, by the candidate's name.
+    """
+
+    def __init__(self, reference: StoredCheckpoint, candidate: StoredCheckpoint, steps: Mapping[str, Steps]) -> None:
+        self._reference, self._candidate, self._steps = reference, candidate, steps
+        self._threads = ThreadPoolExecutor(2, "tensoraudit-digest")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._threads.shutdown()
+
+    def settle(self, pair: PairedTensor, a: Entry, b: Entry) -> PairedTensor:
+        """Return the pair with what its values say; "unread" with the reason where they cannot be had."""
+        try:
+            settling = _Settling(((self._reference, a), (self._candidate, b)), self._threads, pair)
+            return settling.settled(self._steps.get(pair.candidate, ()))
+        except UnreadableValues as problem:
+            return replace(pair, status="unread", permutation=(), note=_joined(pair.note, problem.reason))
+
+
+class _Settling:
+    """One pair. Each attempt returns the settled pair, or None where it does not explain the values."""
+
+    def __init__(self, sides: tuple[Side, Side], threads: ThreadPoolExecutor, pair: PairedTensor) -> None:
+        self._sides = sides
+        (_, a), (_, b) = sides
+        self._a, self._b = a, b
+        self._types = type_of(a), type_of(b)
+        self._pair = replace(pair, permutation=(), note=_without_suspicion(pair.note))
+        self._comparison = BlockComparison(threads, self._types)
+        self._plain: Outcome | None = None
+
+    def settled(self, steps: Steps) -> PairedTensor:
+        if steps:
+            return self._by_steps(steps)
+        attempts = (self._turned_by_axes, self._as_it_is, self._turned, self._reshaped, self._rearranged, self._padded)
+        for attempt in (*attempts, self._searched):
+            if (found := attempt()) is not None:
+                return found
+        return self._different()
+
+    def _turned_by_axes(self) -> PairedTensor | None:
+        order = permutation_by_axes(self._a, self._b)
+        return None if order is None else self._if_turned([order])
+
+    def _as_it_is(self) -> PairedTensor | None:
+        if self._a.shape != self._b.shape:
+            return None
+        self._plain = outcome = self._comparison.compare(self._flat(0), self._flat(1))
+        note = ""
+        if permutation_by_axes(self._a, self._b) is not None and outcome.holds:
+            note = f"the same in memory, though the formats keep it as {self._a.axes} and {self._b.axes}"
+        if outcome.equal:
+            return self._result("equal", outcome, note)
+        if outcome.is_cast:
+            return self._result("cast", outcome, note)
+        return self._result("different", outcome, note) if outcome.holds else None
+
+    def _turned(self) -> PairedTensor | None:
+        """Another order of axes; for equal shapes only where the largest values agree, as they then must."""
+        if self._plain is not None and not self._may_be_moved(self._plain):
+            return None
+        return self._if_turned(fitting_orders(self._a.shape, self._b.shape))
+
+    def _if_turned(self, orders: Iterable[Order]) -> PairedTensor | None:
+        views = self._view(0), self._view(1)
+        for order in matching_orders(views, self._types, orders):
+            outcome = self._compared(views[0], views[1].transpose(inverse(order)))
+            if outcome.holds:
+                return replace(self._result("permuted", outcome), permutation=order)
+        return None
+
+    def _reshaped(self) -> PairedTensor | None:
+        if self._a.shape == self._b.shape or self._a.numel != self._b.numel:
+            return None
+        outcome = self._comparison.compare(self._flat(0), self._flat(1))
+        return self._result("reshaped", outcome) if outcome.holds else None
+
+    def _rearranged(self) -> PairedTensor | None:
+        """Axes merged or split, and then another order of axes: heads of attention, depthwise kernels."""
+        if self._a.numel != self._b.numel or len(self._a.shape) == len(self._b.shape) == 1:
+            return None
+        for one, other in merged_shapes(self._a.shape, self._b.shape):
+            views = self._view(0).reshape(one), self._view(1).reshape(other)
+            for order in matching_orders(views, self._types, fitting_orders(one, other)):
+                outcome = self._compared(views[0], views[1].transpose(inverse(order)))
+                if outcome.holds:
+                    note = f"as {list(one)} with its axes in the order {list(order)}, then {list(self._b.shape)}"
+                    return self._result("reshaped", outcome, note)
+        return None
+
+    def _padded(self) -> PairedTensor | None:
+        axis = padded_axis(self._a.shape, self._b.shape)
+        if axis is None:
+            return None
+        size = min(self._a.shape[axis], self._b.shape[axis])
+        head, tail = _along(axis, slice(size)), _along(axis, slice(size, None))
+        views = self._view(0), self._view(1)
+        outcome = self._compared(views[0][head], views[1][head])
+        if not outcome.holds:
+            return None
+        rest = views[0][tail] if self._a.shape[axis] > size else views[1][tail]
+        number = self._types[0 if self._a.shape[axis] > size else 1]
+        filled = "zeros" if not number.widen(rest).any() else "not zeros"
+        return self._result("padded", outcome, f"{rest.shape[axis]:,} more along axis {axis}, {filled}")
+
+    def _searched(self) -> PairedTensor | None:
+        """Steps of other kinds: gates in another order, flipped axes, rows of another flattening."""
+        if self._a.numel != self._b.numel or not self._a.shape or self._most_bytes() > SEARCHED:
+            return None
+        if self._plain is not None and not self._may_be_moved(self._plain):
+            return None
+        ours, theirs = self._rounded_alike()
+        steps = find_steps(ours, theirs)
+        if not steps:
+            return None
+        status: Status = "permuted" if self._a.shape == self._b.shape else "reshaped"
+        return self._after_steps(status, f"the same after {describe(steps)}", self._judged(apply(steps, ours), theirs))
+
+    def _by_steps(self, steps: Steps) -> PairedTensor:
+        """What the user's map says of it."""
+        if self._most_bytes() > HELD:
+            raise UnreadableValues("it is too large for the steps of the map")
+        ours, theirs = self._rounded_alike()
+        try:
+            made = apply(steps, ours)
+        except ValueError as problem:
+            return replace(self._pair, status="different", note=f"the map does not fit: {problem}")
+        if made.shape != theirs.shape:
+            note = f"the map gives {list(made.shape)}, the candidate has {list(theirs.shape)}"
+            return replace(self._pair, status="different", note=note)
+        distance = self._judged(made, theirs)
+        status: Status = "permuted" if made.ndim == ours.ndim else "reshaped"
+        if distance is not None and not distance.verdict.passes:
+            status = "different"
+        return self._after_steps(status, f"by the map: {describe(steps)}", distance)
+
+    def _after_steps(self, status: Status, note: str, distance: Distance | None) -> PairedTensor:
+        verdict = Verdict.IDENTICAL if distance is None else distance.verdict
+        return replace(
+            self._pair,
+            status=status,
+            verdict=str(verdict),
+            linf=0.0 if distance is None else distance.linf,
+            digests=self._own_digests(),
+            note=_joined(self._pair.note, note),
+        )
+
+    def _most_bytes(self) -> int:
+        return max(kind.stored_bytes(entry.numel) for kind, (_, entry) in zip(self._types, self._sides, strict=True))
+
+    def _different(self) -> PairedTensor:
+        if self._plain is not None and self._plain.distance is not None:
+            return self._result("different", self._plain, self._plain.distance.reason)
+        return replace(self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests())
+
+    def _result(self, status: Status, outcome: Outcome, note: str = "") -> PairedTensor:
+        return replace(self._pair, status=status, note=_joined(self._pair.note, note), **outcome.known)
+
+    def _may_be_moved(self, outcome: Outcome) -> bool:
+        """The largest magnitudes of both sides agree: the elements may be the same in other places."""
+        if outcome.distance is None or len(self._a.shape) < 1:
+            return False
+        one, other = outcome.distance.largest
+        return abs(one - other) <= ROUNDINGS * self._eps() * max(one, other)
+
+    def _eps(self) -> float:
+        return EPS.get(narrower(self._a.dtype, self._b.dtype), 0.0)
+
+    def _flat(self, side: int) -> Run:
+        stored, entry = self._sides[side]
+        most = ELEMENTS * self._types[side].word.itemsize
+        return lambda: word_blocks(stored, entry, most)
+
+    def _view(self, side: int) -> Array:
+        return view_of(*self._sides[side])
+
+    def _value(self, side: int) -> Array:
+        return read_entry(*self._sides[side])
+
+    def _compared(self, one: Array, other: Array) -> Outcome:
+        return self._comparison.compare(_blocks_of(one), _blocks_of(other))
+
+    def _judged(self, made: Array, theirs: Array) -> Distance | None:
+        """The distance of two arrays of values; None where they are equal."""
+        if np.array_equal(made, theirs):
+            return None
+        tally = Tally((self._a.dtype, self._b.dtype))
+        for _, (x, y) in blocks(made, theirs, size=ELEMENTS):
+            tally.add(x, y)
+        return tally.distance()
+
+    def _own_digests(self) -> tuple[str, str]:
+        return digest_entry(*self._sides[0]), digest_entry(*self._sides[1])
+
+    def _rounded_alike(self) -> tuple[Array, Array]:
+        """The values of both sides in the narrower of their types, so that a cast does not hide an order."""
+        name = narrower(self._a.dtype, self._b.dtype)
+        values = [self._value(side) for side in (0, 1)]
+        for side, entry in enumerate((self._a, self._b)):
+            words = narrow(values[side], name) if entry.dtype != name else None
+            kind = element_type(name)
+            if words is not None and kind is not None:
+                values[side] = kind.widen(words.reshape(-1)).reshape(entry.shape)
+        return values[0], values[1]
+
+
+def _blocks_of(view: Array) -> Run:
+    return lambda: (words for _, (words,) in blocks(view, size=ELEMENTS))
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, part)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _without_suspicion(note: str) -> str:
+    return _joined(*(each for each in note.split("; ") if not each.startswith(SUSPECTED)))

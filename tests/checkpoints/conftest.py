@@ -1,0 +1,130 @@
+"""Checkpoints that the tests of this folder share, written by the frameworks themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "checkpoints"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A folder of checkpoints, and what is in each."""
+
+    root: Path
+    expected: dict[str, dict[str, tuple[str, tuple[int, ...], bytes | None]]]
+
+
+def written_by(script: str, variable: str, root: Path) -> Made:
+    """Run a script of this folder in the interpreter that a variable names, and read what it expects of its files."""
+    python = os.environ.get(variable)
+    if not python:
+        pytest.skip(f"{variable} names no interpreter")
+    place = Path(__file__).with_name(script)
+    done = subprocess.run([python, str(place), str(root)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    table = json.loads((root / "expected.json").read_text())
+    with np.load(root / "expected.npz") as data:
+        expected = {
+            checkpoint: {
+                name: (dtype, tuple(shape), data[key].tobytes() if key else None) for name, dtype, shape, key in tensors
+            }
+            for checkpoint, tensors in table.items()
+        }
+    return Made(root, expected)
+
+
+@pytest.fixture(scope="session")
+def tensorflow_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Checkpoints of TensorFlow, Keras and h5py (see tensorflow_files.py for their names)."""
+    return written_by("tensorflow_files.py", "TENSORAUDIT_TF_PYTHON", tmp_path_factory.mktemp("tensorflow"))
+
+
+@pytest.fixture(scope="session")
+def jax_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Checkpoints of Orbax and Flax, and what TensorStore packs (see jax_files.py for their names)."""
+    return written_by("jax_files.py", "TENSORAUDIT_JAX_PYTHON", tmp_path_factory.mktemp("jax"))
+
+
+@pytest.fixture(scope="session")
+def stored_bytes() -> Callable[[StoredCheckpoint, Entry], bytes]:
+    """Return the bytes of an entry in C order, put together from its parts by numpy."""
+
+    def read(stored: StoredCheckpoint, entry: Entry) -> bytes:
+        width = sum(part.bytes for part in entry.parts) // max(1, entry.numel) if entry.numel else 1
+        whole = np.zeros((*entry.shape, width), np.uint8)
+        for part in entry.parts:
+            assert part.offset is not None and not part.codec
+            with (stored.root / part.file).open("rb") as file:
+                file.seek(part.offset)
+                piece = np.frombuffer(file.read(part.bytes), np.uint8)
+            start = part.start or (0,) * len(entry.shape)
+            shape = part.shape or entry.shape
+            place = tuple(slice(begin, begin + size) for begin, size in zip(start, shape, strict=True))
+            whole[place] = piece.reshape(*shape, width)
+        return whole.tobytes()
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def torch_sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind of fixtures/checkpoints/torch_sharded.py in a folder of its name."""
+    root = tmp_path_factory.mktemp("torch_sharded")
+    script = str(FIXTURES / "torch_sharded.py")
+    two = "distributed_checkpoint,flat_names,dtensor_ranks,fsdp_sharded,fsdp_local,fsdp_local_original,full"
+    for kinds, processes in ((two, "2"), ("two_axes,tensor_and_data_parallel", "4")):
+        command = [sys.executable, script, kinds, str(root), processes]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-3_000:]
+    return root
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def _block(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
+    out = bytearray()
+    last = b""
+    for key, value in pairs:
+        shared = next((place for place, pair in enumerate(zip(last, key, strict=False)) if len(set(pair)) > 1), 0)
+        out += _varint(shared) + _varint(len(key) - shared) + _varint(len(value)) + key[shared:] + value
+        last = key
+    return bytes(out) + (0).to_bytes(4, "little") + (1).to_bytes(4, "little")
+
+
+@pytest.fixture(scope="session")
+def make_table() -> Callable[..., bytes]:
+    """Return a writer of sorted string tables with one restart per block."""
+
+    def make(pairs: Sequence[tuple[bytes, bytes]], block: int = 1_000) -> bytes:
+        out = bytearray()
+        handles = []
+        for start in range(0, len(pairs), block):
+            body = _block(pairs[start : start + block])
+            handles.append((pairs[start][0], _varint(len(out)) + _varint(len(body))))
+            out += body + bytes(5)
+        for body in (_block([]), _block(handles)):
+            place = _varint(len(out)) + _varint(len(body))
+            out += body + bytes(5)
+            handles.append((b"", place))
+        footer = handles[-2][1] + handles[-1][1]
+        return bytes(out) + footer.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
+
+    return make

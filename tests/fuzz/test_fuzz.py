@@ -1,0 +1,60 @@
+"""The fuzz targets: what ever broke a reader is replayed, and each target runs for a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FUZZ = Path(__file__).parents[2] / "fuzz"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"fuzz_{name}", FUZZ / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TARGETS, SEEDS = load("targets"), load("seeds")
+FOUND = sorted(path for path in (FUZZ / "found").glob("*/*") if path.is_file())
+
+
+def test_every_target_has_seeds_and_every_finding_a_target():
+    assert TARGETS.TARGETS.keys() == SEEDS.SEEDS.keys()
+    assert {path.parent.name for path in FOUND} <= TARGETS.TARGETS.keys()
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_was_found_stays_mended(path, tmp_path):
+    with contextlib.suppress(*TARGETS.REFUSALS):
+        TARGETS.TARGETS[path.parent.name](path.read_bytes(), tmp_path)
+
+
+@pytest.mark.parametrize("name", TARGETS.TARGETS)
+def test_honest_files_are_read(name, tmp_path):
+    """Most seeds get through; where none does, the target fuzzes a refusal."""
+    read = 0
+    for content in SEEDS.SEEDS[name]():
+        with contextlib.suppress(*TARGETS.REFUSALS):
+            TARGETS.TARGETS[name](content, tmp_path)
+            read += 1
+    assert read
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
+@pytest.mark.parametrize("name", TARGETS.TARGETS)
+def test_a_moment_of_fuzzing(name, tmp_path):
+    command = [sys.executable, str(FUZZ / "run.py"), name, "-runs=2000", "-max_total_time=8", "-seed=1"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-3_000:]
