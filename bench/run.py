@@ -13,6 +13,7 @@ BENCHMARKS = (
     "localise_by_value.py",
     "lint.py",
     "scan.py",
+    "checkpoint_headers.py",
     "four_frameworks.py",
 )
 

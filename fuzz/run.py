@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["tensoraudit"]):
     import targets
 from seeds import seeds  # the frameworks that write them are not instrumented
 
-DEFAULTS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=0", "-verbosity=0")
+DEFAULTS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=16384")
 
 
 def main() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import pickle
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,6 +44,30 @@ def _torch() -> Iterator[bytes]:
             torch.save(content, out, _use_new_zipfile_serialization=zipped)
             yield out.getvalue()
     yield from _fixtures("broken/*.pt")()
+
+
+def _torch_pickles() -> Iterator[bytes]:
+    for content in _torch():
+        if content[:2] == b"PK":
+            with contextlib.suppress(Exception), zipfile.ZipFile(io.BytesIO(content)) as archive:  # some are broken
+                yield from (archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
+
+
+def _members(*patterns: str, end: str) -> Callable[[], Iterator[bytes]]:
+    """Members of archives among the fixtures, by how their names end."""
+
+    def read() -> Iterator[bytes]:
+        for content in _fixtures(*patterns)():
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                yield from (archive.read(name) for name in archive.namelist() if name.endswith(end))
+
+    return read
+
+
+def _npy() -> Iterator[bytes]:
+    for content in _npz():
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            yield from map(archive.read, archive.namelist())
 
 
 def _torch_distributed() -> Iterator[bytes]:
@@ -147,11 +173,14 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "checkpoint_state": lambda: iter((_STATE,)),
     "keras_shards": lambda: iter((json.dumps(_SHARDS).encode(),)),
     "torch_file": _torch,
+    "torch_pickle": _torch_pickles,
     "torch_distributed": _torch_distributed,
     "safetensors": _safetensors,
     "safetensors_index": lambda: iter((json.dumps(_INDEX).encode(),)),
     "flax_msgpack": _flax,
     "npz": _npz,
+    "npy": _npy,
+    "keras_config": _members("tensorflow/*.keras", end="config.json"),
     "zstd": _zstd,
     "zarr_2": lambda: iter((json.dumps(_ZARR_2).encode(),)),
     "zarr_3": lambda: iter((json.dumps(_ZARR_3).encode(),)),

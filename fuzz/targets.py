@@ -6,7 +6,9 @@ A target takes bytes and an empty folder. It raises nothing but what it may refu
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +36,15 @@ _VARIABLES: Final = _MODELS / "affine" / "variables"
 _HEADER: Final = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
 _SHARD: Final = len(_HEADER).to_bytes(8, "little") + _HEADER + bytes(8)
 """A shard as safetensors writes it."""
+
+_STORAGES: Final[Mapping[str, Path | bytes]] = {
+    "archive/version": b"3\n", "archive/byteorder": b"little",
+    **{f"archive/data/{number}": bytes(64) for number in range(20)},
+}  # fmt: skip
+_KERAS: Final[Mapping[str, Path | bytes]] = {
+    "metadata.json": b'{"keras_version": "3.15.1"}',
+    "model.weights.h5": _MODELS / "dense.h5",
+}
 
 Target = Callable[[bytes, Path], Any]
 REFUSALS: Final = (InputError, Hdf5Error, TableError, WireError, BrokenPickleError, ZarrError, ZstdError)
@@ -63,9 +74,9 @@ def _saved_model(data: bytes, folder: Path) -> None:
 def _file(reader: str, name: str, asked: str = "", beside: Mapping[str, Path | bytes] = NOTHING) -> Target:
     """A reader of checkpoints on a file of that name; `asked` is what it is asked for, "" the file itself. `beside` are
     honest files, or fixtures, that the fuzzed one speaks of."""
+    module = import_module(f"tensoraudit.checkpoints.{reader}")  # at once, while imports are instrumented
 
     def read(data: bytes, folder: Path) -> None:
-        module = import_module(f"tensoraudit.checkpoints.{reader}")
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         for other, content in beside.items():
@@ -77,6 +88,20 @@ def _file(reader: str, name: str, asked: str = "", beside: Mapping[str, Path | b
             check(module.read(asked_for))
 
     return read
+
+
+def _member(reader: str, name: str, member: str, others: Mapping[str, Path | bytes]) -> Target:
+    """A reader of archives, one member of which is fuzzed: a mutated archive fails by its checksums already."""
+    read = _file(reader, name)
+
+    def wrapped(data: bytes, folder: Path) -> None:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for other, content in {member: data, **others}.items():
+                archive.writestr(other, content if isinstance(content, bytes) else content.read_bytes())
+        read(out.getvalue(), folder)
+
+    return wrapped
 
 
 TARGETS: Final[dict[str, Target]] = {
@@ -101,8 +126,9 @@ TARGETS: Final[dict[str, Target]] = {
         },
     ),
     "keras_weights": _file("keras_weights", "m.h5"),
-    "keras_shards": _file("keras_weights", "m.weights.json", beside={"m_0.weights.h5": _MODELS / "dense.h5"}),
+    "keras_shards": _file("keras_shards", "m.weights.json", beside={"m_0.weights.h5": _MODELS / "dense.h5"}),
     "torch_file": _file("torch_file", "m.pt"),
+    "torch_pickle": _member("torch_file", "m.pt", "archive/data.pkl", _STORAGES),
     "torch_distributed": _file("torch_distributed", "c/.metadata", asked="c"),
     "safetensors": _file("safetensors_file", "m.safetensors"),
     "safetensors_index": _file("sharded_index", "model.safetensors.index.json", beside={"m-1.safetensors": _SHARD}),
@@ -111,6 +137,8 @@ TARGETS: Final[dict[str, Target]] = {
     "zstd": lambda data, folder: decompress(data, 1 << 20),
     "zarr_2": lambda data, folder: read_array(data, NAMES[0], "array"),
     "zarr_3": lambda data, folder: read_array(data, NAMES[1], "array"),
+    "npy": _member("npz", "m.npz", "a.npy", NOTHING),
+    "keras_config": _member("keras_weights", "m.keras", "config.json", _KERAS),
     "onnx": _file("onnx_weights", "m.onnx"),
 }
 

@@ -125,6 +125,18 @@ def test_headers_that_share_bytes_end():
     assert time.process_time() - start < 5
 
 
+@pytest.mark.slow
+def test_more_objects_than_are_read():
+    file = Writer()
+    groups = []
+    for _ in range(310):
+        objects = [file.header() for _ in range(1_000)]
+        groups.append(file.header(*(link(b"%03d" % number, each) for number, each in enumerate(objects))))
+    root = file.header(*(link(b"g%03d" % number, group) for number, group in enumerate(groups)))
+    with pytest.raises(Hdf5Error, match="more than 300,000 objects"):
+        tree(file.finish(root))
+
+
 HDF5 = FIXTURES.parent / "hdf5"
 VALUES = np.arange(60, dtype=np.float32).reshape(6, 10)
 

@@ -84,7 +84,7 @@ def test_keys_below_a_parent_begin_with_what_they_share(tmp_path):
 def test_a_tree_that_contains_itself_is_refused(tmp_path):
     size = len(parent("a", 0, Place("d/0", 0, 1))) + 18
     write(tmp_path, parent("a", 0, Place("d/0", 0, size)), height=1)
-    with pytest.raises(InputError, match="height"):
+    with pytest.raises(InputError, match="part of the tree twice"):
         read_database(tmp_path)
 
 

@@ -70,18 +70,47 @@ def test_a_program_that_nobody_seeded_cannot_be_judged(resume):
     assert report["findings"] == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("    torch.save(held, path)", "    raise OSError('no room')", "save_state fails at train.py"),
-        ("    held = torch.load(Path(path), weights_only=False)", "    import os; os._exit(3)", "exited with code 3"),
-    ],
-)
-def test_a_program_that_fails_on_the_way_cannot_be_judged(resume, old, new, says):
+def test_a_program_that_dies_on_the_way_cannot_be_judged(resume):
+    old, new = "    held = torch.load(Path(path), weights_only=False)", "    import os; os._exit(3)"
     code, report, _ = resume(PROGRAM.replace(old, new), "--save-after", "2", "--steps", "2")
     assert (code, report["resume"]["status"]) == (3, "unknown")
-    assert says in report["resume"]["reason"]
-    assert any(probe["required"] and probe["status"] != "ok" for probe in report["probes"])
+    assert "the run 'resumed' did not end well: exited with code 3" in report["resume"]["reason"]
+    assert any(probe["required"] and probe["status"] == "crashed" for probe in report["probes"])
+
+
+EPOCHS = """
+import torch
+
+def make_state():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    return {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), lr=0.01), "step": 0}
+
+def train_step(state):
+    loss = (state["model"](torch.full((4, 8), state["step"] / 10)) - 1).pow(2).mean()
+    state["optimizer"].zero_grad()
+    loss.backward()
+    state["optimizer"].step()
+    state["step"] += 1
+    return loss
+
+def save_state(state, path):
+    torch.save({"model": state["model"].state_dict(), "step": state["step"]}, path)
+
+def load_state(state, path):
+    held = torch.load(path)
+    state["model"].load_state_dict(held["model"])
+    state["step"] = held["step"]
+"""
+
+
+def test_what_the_source_made_us_suspect_is_confirmed(resume):
+    """The line that saves the step without the optimiser is a suspicion of DCK-020; the runs settle it."""
+    code, report, _ = resume(EPOCHS)
+    assert code == 1
+    told = {each["rule"]: (each["state"], each["where"]["line"]) for each in report["findings"]}
+    line = EPOCHS.splitlines().index("def save_state(state, path):") + 2
+    assert told == {"RSM-001": ("confirmed", None), "DCK-020": ("confirmed", line)}
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_the_one_part_that_is_lost_is_named(test, part):
     verdict = test(program)
     assert verdict.status == "differs"
     assert row(verdict, "lost") == {part: PARTS[part]}
-    assert row(verdict, "difference")["training"] > 0
+    assert row(verdict, "difference")["training"] > 0 and verdict.reason.startswith("first at step ")
     assert {name for name, state in verdict.parts.items() if state == "lost"} == {part}
     assert program.names == ["uninterrupted", "saved", "cold", "resumed", "all"]
 
@@ -191,3 +191,18 @@ def test_weights_decide_where_a_step_returns_no_loss():
     assert not same(one, Run([None], {"model": "b", "step": "1"}, kinds))
     values = {"step": "value"}
     assert not same(Run([None], {"step": "1"}, values), Run([None], {"step": "2"}, values))
+
+
+def test_parts_beyond_those_that_are_tried_are_not_told_apart(test, monkeypatch):
+    """Found when the seventeenth part of a program read as "no effect was seen" without a run of its own."""
+    monkeypatch.setattr("tensoraudit.audit.resume_runs.MOST", 2)
+    verdict = test(Program(loses=("model", "optimizer", "rng")))
+    assert row(verdict, "lost") == {"model": "model", "optimizer": "optimizer"}
+    assert verdict.parts["rng"] == "untried" and row(verdict, "not_restored") == {}
+
+
+def test_parts_beyond_those_that_are_tried_may_be_needed(test, monkeypatch):
+    monkeypatch.setattr("tensoraudit.audit.resume_runs.MOST", 1)
+    verdict = test(Program(saves=False))
+    assert row(verdict, "needed") == {"model": "model"}
+    assert {part for part, state in verdict.parts.items() if state == "untried"} == {"optimizer", "step", "rng"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+from tensoraudit.checkpoints.schema import Entry, Part, StoredCheckpoint
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "checkpoints"
 
@@ -128,3 +128,24 @@ def make_table() -> Callable[..., bytes]:
         return bytes(out) + footer.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
 
     return make
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[..., StoredCheckpoint]:
+    """Write arrays into one raw file and return the checkpoint that describes it: `store("a", {"w": array})`.
+
+    An array may come with the name of its dtype, its group or its axes: `{"w": (array, {"dtype": "bfloat16"})}`.
+    """
+
+    def write(file: str, tensors: dict, **known: object) -> StoredCheckpoint:
+        entries, content = [], b"head"
+        for name, value in tensors.items():
+            array, more = value if isinstance(value, tuple) else (value, {})
+            part = Part(file, len(content), array.nbytes)
+            fields = {"dtype": array.dtype.name, **more}
+            entries.append(Entry(name, shape=array.shape, parts=(part,), **fields))
+            content += np.ascontiguousarray(array).tobytes()
+        (tmp_path / file).write_bytes(content)
+        return StoredCheckpoint(tmp_path / file, tmp_path, "raw", "numpy", (file,), tuple(entries), **known)
+
+    return write

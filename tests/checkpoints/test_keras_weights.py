@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tensoraudit.artifacts.hdf5 import Hdf5Error
 from tensoraudit.artifacts.hdf5_chunks import read_chunks
 from tensoraudit.artifacts.mapped import map_file
+from tensoraudit.checkpoints import keras_shards
 from tensoraudit.checkpoints.keras_weights import read, recognises
+from tensoraudit.checkpoints.read import read_checkpoint
 from tensoraudit.errors import InputError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "tensorflow"
@@ -99,7 +101,9 @@ def test_weights_of_keras_3(tensorflow_files, name, format_, stored_bytes):
     assert names[:2] == [("layers/batch_normalization", "batch_normalization"), ("layers/conv2d", "first")]
     assert names[2:5] == [("layers/dense", "wide0"), ("layers/dense_1", "wide1"), ("layers/dense_2", "wide2")]
     [adam] = stored.training.optimizers
-    assert (adam.kind, adam.keyed, stored.training.step) == ("adam", "position", 2)
+    assert (adam.kind, adam.keyed, stored.training.step, adam.parameters) == ("adam", "position", 2, 28)
+    averages = [entry.shape for entry in stored.entries if entry.group == "ema"]
+    assert sorted(averages) == sorted(value[1] for path, value in expected.items() if "moving" not in path)
 
 
 @pytest.mark.slow
@@ -123,10 +127,21 @@ def test_the_older_form(tensorflow_files, stored_bytes):
     assert stored.format == "keras_h5" and stored.writer.startswith("Keras 3.")
     assert stored.entries[0].path == ("model_weights",) and model["sequential/wide0/kernel"].axes == "IO"
     assert list(stored.metadata["layer_names"])[:2] == ["first", "batch_normalization"]
+    assert sum(entry.group == "ema" for entry in stored.entries) == 28
     [adam] = stored.training.optimizers
     assert (adam.kind, adam.keyed, adam.fields) == ("adam", "name", ("momentums", "velocities"))
     assert (adam.parameters, stored.training.step) == (28, 2)
     assert adam.groups[0]["learning_rate"] == pytest.approx(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("net.keras", "keras"), ("shards.weights.json", "keras_weights"), ("old.h5", "keras_h5"), ("plain.h5", "hdf5"),
+     ("names", "tensorflow_names"), ("trained", "tensorflow_objects"), ("exported", "saved_model")],
+)  # fmt: skip
+def test_each_is_read_by_its_own_reader(tensorflow_files, name, format_):
+    assert read_checkpoint(tensorflow_files.root / name).format == format_
 
 
 @pytest.fixture
@@ -139,9 +154,9 @@ def shards(tensorflow_files, tmp_path):
 
 @pytest.mark.slow
 def test_shards(shards, tensorflow_files, stored_bytes):
-    stored = read(shards)
+    stored = keras_shards.read(shards)
     one = read(tensorflow_files.root / "net.weights.h5")
-    assert recognises(shards) and stored.observations == ()
+    assert keras_shards.recognises(shards) and not recognises(shards) and stored.observations == ()
     assert [entry[:3] for entry in stored.entries] == [entry[:3] for entry in one.entries]
     for entry, other in zip(stored.entries, one.entries, strict=True):
         assert stored_bytes(stored, entry) == stored_bytes(one, other)
@@ -157,7 +172,7 @@ def test_shards_that_are_missing_damaged_or_elsewhere(shards):
     damaged = shards.parent / "shards_00002.weights.h5"
     damaged.write_bytes(damaged.read_bytes()[:900])
     shutil.copy(shards.parent / "shards_00003.weights.h5", shards.parent / "shards_00099.weights.h5")
-    stored = read(shards)
+    stored = keras_shards.read(shards)
     found = {(each.kind, each.file) for each in stored.observations}
     assert found == {
         ("file_missing", "shards_00001.weights.h5"), ("file_unread", "shards_00002.weights.h5"),

@@ -109,6 +109,16 @@ def test_branches_and_constants(tmp_path):
     assert content(stored, half) == np.ones(3, np.float16).tobytes()
 
 
+def test_shapes_and_factors_in_constants_are_no_weights(tmp_path):
+    values = {"axes": np.array([0, 2]), "factor": np.array(0.5, np.float32), "weight": np.ones(3, np.float32)}
+    nodes = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value)) for name, value in values.items()
+    ]
+    stored = saved(tmp_path, model(numpy_helper.from_array(np.array([1, 2]), "ids"), nodes=nodes))
+    groups = {entry.name: entry.group for entry in stored.entries}
+    assert groups == {"ids": "model", "axes": "other", "factor": "other", "weight": "model"}
+
+
 def test_axes_follow_from_the_layer(tmp_path):
     shapes = {"conv": (4, 3, 5, 5), "up": (4, 3, 5), "gemm": (3, 4), "turned": (4, 3), "right": (3, 4), "left": (3, 4)}
     tensors = [numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in shapes.items()]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tensoraudit.checkpoints.read import read_checkpoint
 from tensoraudit.checkpoints.tensorflow_bundle import read, recognises
 from tensoraudit.errors import InputError
 
@@ -99,7 +100,7 @@ def test_weights_that_stand_under_their_optimiser(made):
 @pytest.mark.parametrize("name", ["ckpt-2", "ckpt-2.index", "ckpt-2.data-00000-of-00001"])
 def test_one_of_several_is_named(made, name):
     path = made.root / "objects" / name
-    assert recognises(path) and read(path).metadata["prefix"] == "ckpt-2"
+    assert recognises(path) and read_checkpoint(path).metadata["prefix"] == "ckpt-2"
 
 
 @pytest.fixture

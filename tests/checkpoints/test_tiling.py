@@ -18,6 +18,10 @@ def entry(shape: tuple[int, ...], *boxes: Box) -> Entry:
     return Entry("w", "float32", shape, parts)
 
 
+def hole(elements: int, *first: int) -> tuple[str, object]:
+    return "tensor_hole", {"elements": elements, "first": list(first)}
+
+
 @st.composite
 def shapes_with_boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Box]]:
     shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
@@ -68,12 +72,12 @@ def test_a_flat_range_is_its_boxes(sizes: list[int], data: st.DataObject) -> Non
         (entry((4, 6), ((), ())), []),
         (entry((4, 6), ((0, 0), (2, 6)), ((2, 0), (2, 6))), []),
         (entry((4, 6), ((0, 0), (2, 6)), ((2, 0), (2, 6)), ((2, 0), (2, 6))), []),
-        (entry((4, 6), ((0, 0), (1, 6)), ((2, 0), (2, 6))), [("tensor_hole", {"elements": 6, "first": [1, 0]})]),
-        (entry((4, 6), ((0, 0), (2, 6))), [("tensor_hole", {"elements": 12, "first": [2, 0]})]),
+        (entry((4, 6), ((0, 0), (1, 6)), ((2, 0), (2, 6))), [hole(6, 1, 0)]),
+        (entry((4, 6), ((0, 0), (2, 6))), [hole(12, 2, 0)]),
         (entry((4, 6), ((0, 0), (3, 6)), ((2, 0), (2, 6))), [("tensor_overlap", 6)]),
-        (entry((4, 6), ((0, 0), (4, 3)), ((0, 3), (4, 4))), [("part_outside", 16), ("tensor_hole", {"elements": 12, "first": [0, 3]})]),
-        (entry((4, 6), ((0, 0), (4, 3)), ((0,), (4,))), [("part_outside", 4), ("tensor_hole", {"elements": 12, "first": [0, 3]})]),
-        (entry((4, 4), ((0, 0), (2, 2)), ((0, 2), (2, 2)), ((2, 0), (2, 2))), [("tensor_hole", {"elements": 4, "first": [2, 2]})]),
+        (entry((4, 6), ((0, 0), (4, 3)), ((0, 3), (4, 4))), [("part_outside", 16), hole(12, 0, 3)]),
+        (entry((4, 6), ((0, 0), (4, 3)), ((0,), (4,))), [("part_outside", 4), hole(12, 0, 3)]),
+        (entry((4, 4), ((0, 0), (2, 2)), ((0, 2), (2, 2)), ((2, 0), (2, 2))), [hole(4, 2, 2)]),
         (entry((0, 6), ((0, 0), (0, 6))), []),
         (entry((), ((), ()), ((), ())), []),
     ],

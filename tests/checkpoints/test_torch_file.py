@@ -201,9 +201,8 @@ def test_torchscript(net: Net, tmp_path: Path) -> None:
     assert stored.format == "torchscript"
     expected = torch.jit.load(str(path)).state_dict()
     found = {entry.name: entry for entry in stored.entries if entry.group == "model"}
-    persistent = {name: tensor for name, tensor in expected.items()}
-    assert set(found) == set(persistent)
-    for name, tensor in persistent.items():
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
         assert stored_part(stored, found[name]) == raw(tensor), name
     assert stored.imports == ()
 

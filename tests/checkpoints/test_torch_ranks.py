@@ -146,9 +146,11 @@ def parallel(folder: Path, name: str) -> Path:
     torch.manual_seed(0)
     for rank in range(2):
         state = {
-            "attn.q_proj.weight": torch.full((2, 4), float(rank)), "attn.o_proj.weight": torch.full((4, 2), float(rank)),
-            "attn.o_proj.bias": torch.ones(4), "norm.weight": torch.ones(4),
-        }  # fmt: skip
+            "attn.q_proj.weight": torch.full((2, 4), float(rank)),
+            "attn.o_proj.weight": torch.full((4, 2), float(rank)),
+            "attn.o_proj.bias": torch.ones(4),
+            "norm.weight": torch.ones(4),
+        }
         path = folder / name.format(rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save({"model": state, "iteration": 5}, path)

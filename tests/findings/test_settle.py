@@ -167,3 +167,24 @@ def test_one_error_on_several_inputs_is_one_finding():
     ]
     found = settle(rules(EQV, metric="run.error", value="{present: true}"), rows, {})
     assert [len(each.evidence) for each in found] == [2, 1]
+
+
+def test_tensors_of_one_checkpoint_are_one_finding():
+    rows = [Measurement("checkpoint.key_extra", f"t{number}", 1, side="source") for number in range(3)]
+    other = Measurement("checkpoint.key_extra", "t0", 1, side="target")
+    found = settle(rules(EQV, metric="checkpoint.key_extra", value="1"), [*rows, other])
+    assert [finding.message for finding in found] == ["t0: 1 (2 more measurements of the same kind)", "t0: 1"]
+    assert [row.subject for row in found[0].evidence] == ["t0", "t1", "t2"]
+
+
+def test_what_the_files_themselves_measured_decides_without_a_run():
+    text = RULES.replace("probe: outputs", "probe: checkpoint")
+    text = text.replace("measurement: output.verdict, value: break", "measurement: checkpoint.key_extra, value: 1")
+    text = text.replace(
+        "measurement: output.verdict, value: [identical, equivalent, noise], quantifier: every",
+        "measurement: checkpoint.key_extra, value: 2",
+    )
+    rule_set = rules(text, certainty="certain")
+    for value, state in ((1, "confirmed"), (2, "refuted"), (3, "certain")):
+        (finding,) = settle(rule_set, [conv(), Measurement("checkpoint.key_extra", "t", value)])
+        assert finding.state == state

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tensoraudit.errors import InputError
+from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool, termination_raises
 from tensoraudit.probes.tensors import TensorReferenceError
 
@@ -33,6 +34,15 @@ def test_start_only_begins_and_two_roles_start_beside_each_other(make_pool: Make
     assert second.result is not None
     assert first.result["pid"] != second.result["pid"]
     assert pool.restarts("fake") == pool.restarts("fake:target") == 0
+
+
+def test_a_retired_worker_is_followed_by_one_that_has_run_nothing(pool: Pool, job: Callable[..., Outcome]) -> None:
+    first, second = job("echo"), job("echo")
+    pool.retire("fake")
+    third = job("echo")
+    assert first.result is not None and second.result is not None and third.result is not None
+    assert first.result["pid"] == second.result["pid"] != third.result["pid"]
+    assert [each.result["calls"] for each in (first, second, third)] == [1, 2, 1]
 
 
 def test_two_roles_work_at_the_same_time(
@@ -129,6 +139,7 @@ def test_a_fork_of_the_program_does_not_clean_up_for_the_original(pool: Pool) ->
 
 PROGRAM = """
 import os, sys, time
+from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool, termination_raises
 with termination_raises():
     pool = Pool(frameworks={"fake": "fake_framework"})

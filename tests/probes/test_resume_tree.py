@@ -51,8 +51,8 @@ def test_a_copy_is_equal_and_shares_nothing(value):
     [
         ({"a": 1}, {"a": 2}, ["a: 1, then 2"]),
         ({"a": {"b": [0.5, 1]}}, {"a": {"b": [0.5, 3]}}, ["a.b.1: 1, then 3"]),
-        ({"a": 1}, {"b": 1}, ["a: is no longer there", "b: was not there"]),
-        ({0: 1}, {"0": 1}, ["0: is no longer there", "0: was not there"]),
+        ({"a": 1}, {"b": 1}, ["a is missing", "b is new"]),
+        ({0: 1}, {"0": 1}, ["0 is missing", "0 is new"]),
         ([1, 2], [1], ["value: 2 entries, then 1"]),
         (np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.5, 3.5]), ["value: 2 of 3 elements differ"]),
         (np.zeros(2, np.float32), np.zeros(2), ["value: float32[2], then float64[2]"]),

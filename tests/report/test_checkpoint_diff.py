@@ -21,7 +21,16 @@ def pair(name: str, status: str, **more) -> PairedTensor:
 
 def diff(*pairs: PairedTensor, entries=(), **more) -> CheckpointDiff:
     values = {"prefixes": (), "optimizer": (), **more}
-    return CheckpointDiff(stored("a", *entries), stored("b"), pairs, **values)
+    named = {entry.full_name for entry in entries}
+    sides = [
+        [
+            Entry(name, "float32", (4,), ())
+            for name in (getattr(each, side) for each in pairs)
+            if name not in {"", *named}
+        ]
+        for side in ("reference", "candidate")
+    ]
+    return CheckpointDiff(stored("a", *entries, *sides[0]), stored("b", *sides[1]), pairs, **values)
 
 
 def text_of(result_of, found, **style):
@@ -72,6 +81,12 @@ def test_long_lists_end_with_a_count(result_of):
     unlike = [pair(f"{chr(97 + number)}.w", "missing") for number in range(20)]
     text = text_of(result_of, diff(*unlike))
     assert "l.w" in text and "m.w" not in text and "and 8 more" in text
+
+
+def test_states_of_an_optimiser_are_counted_not_listed(result_of):
+    found = diff(pair("w", "missing"), pair("optimizer.0.exp_avg", "missing"), entries=(OPTIMIZER,))
+    assert "Not in the candidate (2)\n  w  float32 [4]\n  optimizer: 1 tensor\n" in text_of(result_of, found)
+    assert "optimizer.0.exp_avg  float32" in text_of(result_of, found, verbose=True)
 
 
 def test_layouts_casts_and_losses_are_told(result_of):

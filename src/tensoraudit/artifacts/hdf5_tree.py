@@ -12,7 +12,7 @@ from tensoraudit.artifacts.hdf5_groups import Link, links
 from tensoraudit.artifacts.hdf5_heap import pieces
 
 _ATTRIBUTE_INFO: Final = 0x15
-_MOST_OBJECTS: Final = 1_000_000
+_MOST_OBJECTS: Final = 300_000
 _MOST_DEPTH: Final = 100
 _MOST_PATHS: Final = 256 << 20
 """Bytes of all paths together."""
@@ -34,7 +34,7 @@ class Hdf5Tree:
 
 
 def read_tree(view: memoryview) -> Hdf5Tree:
-    """Walk a file. Raises Hdf5Error for damage and for more than a million objects."""
+    """Walk a file. Raises Hdf5Error for damage and for more than 300,000 objects."""
     file, root = open_hdf5(view)
     tree = Hdf5Tree()
     first: dict[int, str] = {}

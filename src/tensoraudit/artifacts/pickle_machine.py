@@ -61,6 +61,10 @@ class Pairs:
     pairs: list[tuple[Any, Any]]
 
 
+_NOTHING: Final[list[Any]] = []
+"""What most calls have of pairs and values: one list for all of them, replaced before anything is added."""
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """What calling `callee` would give, with the state, pairs and values that are put into it afterwards."""
@@ -68,8 +72,8 @@ class Call:
     callee: Any
     arguments: list[Any]
     state: Any = None
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
+    pairs: list[tuple[Any, Any]] = field(default_factory=lambda: _NOTHING)
+    values: list[Any] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(slots=True, eq=False)
@@ -244,13 +248,17 @@ def _build(machine: _Machine, _: Any) -> None:
 
 def _extend(machine: _Machine, values: list[Any]) -> None:
     target = machine.stack[-1]
-    if isinstance(target, Items | Call):
+    if isinstance(target, Call) and target.values is _NOTHING:
+        target.values = values
+    elif isinstance(target, Items | Call):
         target.values.extend(values)
 
 
 def _set_items(machine: _Machine, values: list[Any]) -> None:
     target = machine.stack[-1]
-    if isinstance(target, Pairs | Call):
+    if isinstance(target, Call) and target.pairs is _NOTHING:
+        target.pairs = list(_paired(values))
+    elif isinstance(target, Pairs | Call):
         target.pairs.extend(_paired(values))
 
 
@@ -372,7 +380,7 @@ def _text(layout: str) -> _Step:
 
     def step(machine: _Machine, at: int) -> int:
         first = at + width
-        end = first + read(machine.view, at)[0]
+        end: int = first + read(machine.view, at)[0]
         if end > len(machine.view):
             raise ValueError("text that is cut short")
         machine.stack.append(str(machine.view[first:end], "utf-8", "surrogatepass"))
@@ -406,7 +414,7 @@ def _unknown(machine: _Machine, at: int) -> int:
 
 
 def _steps() -> list[_Step]:
-    """The step of each byte. Those of the opcodes that make up nearly all of a pickle read their argument themselves."""
+    """The step of each byte. Opcodes that make up nearly all of a pickle read their argument without pickletools."""
     steps: list[_Step] = [_unknown] * 256
     for opcode in pickletools.opcodes:
         steps[ord(opcode.code)] = _careful(opcode)

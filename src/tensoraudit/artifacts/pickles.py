@@ -164,7 +164,7 @@ def _plain_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
     if storage is None:
         return None
     key, dtype, numel = storage
-    offset, shape, stride = arguments[1], _sizes(arguments[2]), _sizes(arguments[3])
+    offset, shape, stride = arguments[1], sizes_of(arguments[2]), sizes_of(arguments[3])
     if shape is None or stride is None or not _is_count(offset):
         return None
     if len(arguments) >= 7 and isinstance(arguments[6], Global):  # _rebuild_tensor_v3: bytes with a dtype of its own
@@ -174,7 +174,7 @@ def _plain_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
 
 
 def _meta_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
-    shape = _sizes(arguments[1]) if len(arguments) >= 3 and isinstance(arguments[0], Global) else None
+    shape = sizes_of(arguments[1]) if len(arguments) >= 3 and isinstance(arguments[0], Global) else None
     return None if shape is None else StoredTensor(name, dtype_of(arguments[0].name), shape, (), "", 0, 0)
 
 
@@ -184,7 +184,8 @@ _BUILDERS: Final = {
 }  # fmt: skip
 
 
-def _sizes(node: Any) -> tuple[int, ...] | None:
+def sizes_of(node: Any) -> tuple[int, ...] | None:
+    """Return the sizes that a tuple or a `torch.Size` holds, None when it is neither."""
     if isinstance(node, Call) and isinstance(node.callee, Global) and node.callee.name == "torch.Size":
         node = node.arguments[0] if node.arguments else None
     if not isinstance(node, Items) or len(node.values) > 64 or not all(map(_is_count, node.values)):

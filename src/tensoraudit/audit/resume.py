@@ -132,8 +132,8 @@ def _failed(audit: Audit, role: str, failed: _RunFailed) -> Audit:
 
 def _concluded(audit: Audit, verdict: Verdict) -> Audit:
     role = source_role(audit.artifact.framework, audit.options) if audit.artifact else ""
-    told_why = verdict.status == "unknown"
-    row = probe_row(PROBE, role, "cpu", "failed" if told_why else "ok", verdict.reason, required=True)
+    unknown = verdict.status == "unknown"
+    row = probe_row(PROBE, role, "cpu", "failed" if unknown else "ok", verdict.reason if unknown else "", required=True)
     return audit.add(
         probes=(row,),
         measurements=tuple(

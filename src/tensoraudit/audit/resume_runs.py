@@ -108,9 +108,10 @@ class _Test:
             self._note(resumed.differing, "not_restored", resumed)
         else:
             self._find_needed(whole, resumed)
-        if not equal or self._has("resume.saving_changes", True):
-            return self._end("differs", "")
-        return self._end("equal", "")
+        if not equal:
+            return self._end("differs", self._first(whole, resumed).removeprefix(", "))
+        changes = [text for metric, _, _, text in self._rows if metric == "resume.saving_changes"]
+        return self._end("differs", changes[0]) if changes else self._end("equal", "")
 
     def _uninterrupted(self) -> tuple[Run, Run]:
         total, at = self._plan.save_after + self._plan.steps, self._plan.save_after
@@ -140,8 +141,10 @@ class _Test:
             return
         lost = [part for part in differing[:MOST] if self._matters(part, whole, differing)]
         # Where any one of several brings the run back, none is missed alone: then all of them are lost together.
-        idle = [part for part in differing if lost and part not in lost]
+        tried = differing[:MOST] if lost else differing
+        idle = [part for part in tried if lost and part not in lost]
         self._note({part: resumed.differing[part] for part in lost or differing}, "lost", resumed)
+        self._leave([part for part in differing if part not in tried])
         self._note({part: resumed.differing[part] for part in idle}, "not_restored", resumed)
 
     def _find_needed(self, whole: Run, resumed: Run) -> None:
@@ -149,6 +152,11 @@ class _Test:
         differing = list(resumed.differing)
         needed = [part for part in differing[:MOST] if self._matters(part, whole, differing)]
         self._note({part: resumed.differing[part] for part in needed}, "needed", resumed)
+        self._leave(differing[MOST:])
+
+    def _leave(self, parts: Sequence[str]) -> None:
+        """Of these nobody can tell, which is not the same as without effect."""
+        self._parts.update(dict.fromkeys(parts, "untried"))
 
     def _matters(self, part: str, whole: Run, differing: Sequence[str]) -> bool:
         """Whether the run is another one when everything but this part is given back."""
@@ -187,9 +195,6 @@ class _Test:
     def _run(self, name: str, **parameters: Any) -> Run:
         self._runs[name] = self._make(name, **parameters)
         return self._runs[name]
-
-    def _has(self, metric: str, value: Any) -> bool:
-        return any(row[0] == metric and row[2] == value for row in self._rows)
 
     def _end(self, status: Literal["equal", "differs", "unknown"], reason: str) -> Verdict:
         whole = self._runs["uninterrupted"]

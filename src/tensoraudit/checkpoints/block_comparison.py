@@ -13,7 +13,7 @@ from tensoraudit.checkpoints.digests import PairDigests
 from tensoraudit.checkpoints.element_types import Array, ElementType, narrow
 from tensoraudit.checkpoints.paired import NOTHING
 from tensoraudit.checkpoints.precision import narrows
-from tensoraudit.checkpoints.verdicts import Distance, Tally
+from tensoraudit.checkpoints.verdicts import STEP, Distance, Tally
 from tensoraudit.checkpoints.views import aligned
 from tensoraudit.equivalence.verdict import Verdict
 
@@ -66,9 +66,11 @@ class BlockComparison:
                 continue
             if tally is None:
                 tally = self._begun(reference, before)
-            a, b = self._types[0].widen(x), self._types[1].widen(y)
-            tally.add(a, b)
-            cast = cast and self._is_rounded((x, y), (a, b))
+            for start in range(0, x.size, STEP):
+                words = x[start : start + STEP], y[start : start + STEP]
+                values = self._types[0].widen(words[0]), self._types[1].widen(words[1])
+                tally.add(*values)
+                cast = cast and self._is_rounded(words, values)
         pair = digests.finish()
         if tally is None:
             return Outcome(not self._is_cast, pair, is_cast=self._is_cast)
@@ -87,7 +89,7 @@ class BlockComparison:
         return tally
 
     def _is_rounded(self, words: tuple[Array, Array], values: tuple[Array, Array]) -> bool:
-        """Whether the narrower side is the other one, rounded to nearest. What is not rounded to is judged at the end."""
+        """Whether the narrower side is the other one, rounded to nearest; other types are judged at the end."""
         side = 1 if narrows(*self._names) else 0
         rounded = narrow(values[1 - side], self._names[side])
         if rounded is None or np.array_equal(rounded, words[side]):

@@ -6,7 +6,7 @@ pairing -> (fingerprints, by value) -> header_status -> (value_status, with valu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tensoraudit.checkpoints.header_status import from_headers
 from tensoraudit.checkpoints.optimizer_diff import compare_training
@@ -18,6 +18,7 @@ from tensoraudit.equivalence.steps import Steps
 
 __all__ = ["By", "CheckpointDiff", "PairedTensor", "Status", "diff_checkpoints"]
 
+COUNTER: Final = "num_batches_tracked"
 Progress = Callable[[str], None]
 
 
@@ -86,6 +87,8 @@ def _from_headers(pairing: Pairing, match: Match) -> PairedTensor:
 
 def _lonely(entry: Entry, status: Literal["missing", "extra"]) -> PairedTensor:
     note = f"shares its bytes with {entry.same_as}" if entry.same_as else ""
+    if not entry.shape and entry.name.endswith(COUNTER):
+        note = "a counter that only PyTorch keeps"
     if status == "missing":
         return PairedTensor(entry.full_name, "", status, dtypes=(entry.dtype, ""), shapes=(entry.shape, ()), note=note)
     return PairedTensor("", entry.full_name, status, dtypes=("", entry.dtype), shapes=((), entry.shape), note=note)

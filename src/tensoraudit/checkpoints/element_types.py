@@ -111,7 +111,7 @@ def narrow(values: Array, name: str) -> Array | None:
     What is too large becomes infinite, as in every framework.
     """
     if name == "bfloat16":
-        return _narrow_bfloat16(values.astype(np.float32))
+        return _narrow_bfloat16(values.astype(np.float32, copy=False))
     dtype = element_type(name)
     if dtype is None or dtype.word.kind != "f":
         return None
@@ -127,11 +127,14 @@ def _widen_bfloat16(words: Array) -> Array:
 
 def _narrow_bfloat16(values: Array) -> Array:
     bits = np.ascontiguousarray(values).view(np.uint32)
-    with np.errstate(over="ignore"):
-        rounded = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) >> 16
-    words = rounded.astype("<u2")
-    is_nan = np.isnan(values)
-    if is_nan.any():
+    odd = bits >> 16
+    odd &= 1
+    odd += 0x7FFF
+    odd += bits  # half of the last place that is kept, a tie going to the even one
+    odd >>= 16
+    words = odd.astype("<u2")
+    if values.size and np.isnan(values.max()):
+        is_nan = np.isnan(values)
         words[is_nan] = (bits[is_nan] >> 16).astype("<u2") | 0x40
     return words
 
@@ -181,7 +184,7 @@ def _numbers(form: Float8) -> Array:
 
 def _powers_of_two() -> Array:
     """The scale type e8m0: 2 to the code less 127, its last code NaN. (The smallest is subnormal in float32.)"""
-    numbers: Array = np.ldexp(1.0, np.arange(256) - 127).astype(np.float32)
+    numbers: Array = np.ldexp(np.float32(1.0), np.minimum(np.arange(256), 254) - 127)
     numbers[255] = np.nan
     return numbers
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tensoraudit.artifacts.hdf5_tree import Hdf5Tree
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.checkpoints.keras_file import SAVE_AGAIN, about_tree, optimizer_name, scalars_in, tree_of
-from tensoraudit.checkpoints.keras_training import training_of
+from tensoraudit.checkpoints.keras_training import sorted_out
 from tensoraudit.checkpoints.keras_tree import Home, entries, faults, natural
 from tensoraudit.checkpoints.schema import Entry, Observation, StoredCheckpoint
 from tensoraudit.errors import InputError
@@ -23,16 +23,20 @@ _MOST_FILES: Final = 100_000
 _MOST_LISTED: Final = 1_000
 
 
-def is_sharded(path: Path, view: memoryview) -> bool:
-    """Whether a JSON file maps variables to HDF5 files."""
-    if bytes(view[:1]) != b"{" or len(view) > _MOST_MAP or not path.name.endswith(".json"):
+def recognises(path: Path) -> bool:
+    """Whether a JSON file maps variables to HDF5 files. Never raises."""
+    if not path.name.endswith(".json"):
         return False
-    return any(name.endswith(_END) for name in _mapped(_load(view)))
+    try:
+        view = map_file(path)
+    except InputError:
+        return False
+    return len(view) <= _MOST_MAP and any(name.endswith(_END) for name in _mapped(_load(view)))
 
 
-def read_shards(path: Path, view: memoryview) -> StoredCheckpoint:
+def read(path: Path) -> StoredCheckpoint:
     """Read the files that the map names; one that is missing or damaged is an observation. Raises InputError."""
-    content = _load(view)
+    content = _load(map_file(path))
     groups = _mapped(content)
     if not groups:
         raise InputError("maps no variable to a file", where=str(path), remedy=SAVE_AGAIN)
@@ -42,7 +46,8 @@ def read_shards(path: Path, view: memoryview) -> StoredCheckpoint:
     observations += _absent(groups, trees)
     observations += _unlisted(path, groups)
     observations += _total(content, found)
-    training = training_of(found, next(filter(None, map(optimizer_name, trees.values())), ""), scalars_in(path.parent))
+    named = next(filter(None, map(optimizer_name, trees.values())), "")
+    found, training = sorted_out(found, named, scalars_in(path.parent))
     first = next(iter(trees.values()), Hdf5Tree())
     return StoredCheckpoint(
         path=path,

@@ -1,4 +1,4 @@
-"""Weights that Keras stores in HDF5: `.weights.h5`, the older `.h5`, `.keras` archives, shards under a JSON file."""
+"""Weights that Keras stores in HDF5: `.weights.h5`, the older `.h5`, and `.keras` archives."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from tensoraudit.artifacts.keras_files import HDF5, is_keras
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.checkpoints.keras_file import SAVE_AGAIN, about_tree, optimizer_name, scalars_in, tree_of
-from tensoraudit.checkpoints.keras_shards import is_sharded, read_shards
-from tensoraudit.checkpoints.keras_training import training_of
+from tensoraudit.checkpoints.keras_training import sorted_out
 from tensoraudit.checkpoints.keras_tree import Home, entries, faults, layout_of
 from tensoraudit.checkpoints.schema import Observation, StoredCheckpoint
 from tensoraudit.errors import InputError
@@ -30,14 +29,14 @@ _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])")
 
 
 def recognises(path: Path) -> bool:
-    """Whether a file is HDF5, a `.keras` archive, or the JSON file of sharded Keras weights. Never raises."""
+    """Whether a file is HDF5 or a `.keras` archive. Never raises."""
     try:
         view = map_file(path)
         if bytes(view[:4]) == _ZIP:
             return is_keras(SafeZip(view, str(path)))
     except InputError:
         return False
-    return bytes(view[:8]) == HDF5 or is_sharded(path, view)
+    return bytes(view[:8]) == HDF5
 
 
 def read(path: Path) -> StoredCheckpoint:
@@ -45,9 +44,7 @@ def read(path: Path) -> StoredCheckpoint:
     view = map_file(path)
     if bytes(view[:4]) == _ZIP:
         return _archive(path, SafeZip(view, str(path)))
-    if bytes(view[:8]) == HDF5:
-        return _file(path, view)
-    return read_shards(path, view)
+    return _file(path, view)
 
 
 def _file(path: Path, view: memoryview) -> StoredCheckpoint:
@@ -75,7 +72,9 @@ def _stored(path: Path, tree: Hdf5Tree, home: Home, config: Any, version: str) -
     """The checkpoint of one tree."""
     layout = layout_of(tree)
     layers = list(layers_of(config))
-    found = tuple(entries(tree, home, dict(layers)))
+    found, training = sorted_out(
+        tuple(entries(tree, home, dict(layers))), optimizer_name(tree), scalars_in(path.parent)
+    )
     code = tuple(stored_code(config))
     observations = list(faults(tree, home.file))
     if not found:
@@ -87,7 +86,7 @@ def _stored(path: Path, tree: Hdf5Tree, home: Home, config: Any, version: str) -
         framework="numpy" if layout == "hdf5" else "tensorflow",
         files=(home.file,),
         entries=found,
-        training=training_of(found, optimizer_name(tree), scalars_in(path.parent)),
+        training=training,
         writer=f"Keras {version}".strip() if layout != "hdf5" else "",
         imports=code,
         all_imports=code,

@@ -15,6 +15,8 @@ PROBLEMS: Final = frozenset({"missing", "ambiguous", "extra", "shape_mismatch", 
 
 _NAMED: Final = 3
 """Stored names that a message proposes for one that is missing."""
+_PREFIX: Final = 3
+"""Words that a prefix may have to be recognised as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Names:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._full: dict[str, list[Entry]] = {}
         self._short: dict[str, list[Entry]] = {}
-        self._last: dict[str, list[str]] = {}
+        self._endings: dict[str, list[str]] = {}
         for entry in entries:
             self._full.setdefault(entry.full_name, []).append(entry)
             self._short.setdefault(entry.name, []).append(entry)
@@ -59,12 +61,13 @@ class Names:
         return [entry for entry in found if entry.group == "model"] or found
 
     def like(self, name: str) -> list[str]:
-        """Return stored names that end as this one does, or that it ends with: a prefix too many or too few."""
-        if not self._last:
+        """Return stored names that end with this one, or that it ends with: a prefix too many or too few."""
+        if not self._endings:
             for full in self._full:
-                self._last.setdefault(_last(full), []).append(full)
-        ending = self._last.get(_last(name), ())
-        return [full for full in ending if full.endswith(f".{name}") or name.endswith(f".{full}")][:_NAMED]
+                for ending in _endings(full):
+                    self._endings.setdefault(ending, []).append(full)
+        shorter = [ending for ending in _endings(name) if ending in self._full]
+        return [*self._endings.get(name, ()), *shorter][:_NAMED]
 
 
 def match(entries: Sequence[Entry], schema: Mapping[str, TensorSpec]) -> tuple[dict[str, Wanted], list[Event]]:
@@ -153,8 +156,10 @@ def _left_over(entries: Sequence[Entry], wanted: Mapping[str, Wanted]) -> Iterat
             yield {"event": "not_requested", **about}
 
 
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
+def _endings(name: str) -> list[str]:
+    """What is left of a name without its first words."""
+    words = name.split(".", _PREFIX)
+    return [".".join(words[at:]) for at in range(1, len(words))]
 
 
 def _size(shape: Sequence[int]) -> str:

@@ -18,11 +18,15 @@ _SPACE: Final = ("", "W", "HW", "DHW")
 
 
 class PlacedTensor(NamedTuple):
-    """A tensor, the graphs that it lies within (names of node and attribute, or of a function), and its name there."""
+    """A tensor, the graphs that it lies within (names of node and attribute, or of a function), and its name there.
+
+    `constant` says that it is the value of a Constant node, which an exporter also makes of shapes and axes.
+    """
 
     path: tuple[str, ...]
     name: str
     tensor: TensorHeader
+    constant: bool = False
 
 
 @dataclass(slots=True)
@@ -101,7 +105,7 @@ def _read_node(data: Buffer, span: tuple[int, int], path: tuple[str, ...], found
     label = node.name or next(iter(node.outputs), "") or node.operator
     for attribute in (_attribute(data, each) for each in node.attributes):
         if node.operator == "Constant" and attribute.tensor and attribute.name == "value" and node.outputs:
-            _add(found, PlacedTensor(path, node.outputs[0], read_tensor(data, *attribute.tensor)))
+            _add(found, PlacedTensor(path, node.outputs[0], read_tensor(data, *attribute.tensor), constant=True))
         for graph in attribute.graphs:
             _graph(data, graph, (*path, label, attribute.name), found)
 

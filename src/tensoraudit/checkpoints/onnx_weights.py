@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -93,12 +94,10 @@ def _files(rows: Iterable[dict[str, object]]) -> Iterator[Observation]:
 
 
 def _twice(tensors: Iterable[PlacedTensor], file: str) -> Iterator[Observation]:
-    seen: set[tuple[tuple[str, ...], str]] = set()
-    for path, name, _ in tensors:
-        if (path, name) in seen and len(seen) < _MOST:
-            message = f"{name!r} is declared twice; runtimes differ in which they take"
-            yield Observation("tensor_twice", ".".join((*path, name)), [file, file], message, file)
-        seen.add((path, name))
+    counts = Counter((*placed.path, placed.name) for placed in tensors)
+    for keys in islice((keys for keys, count in counts.items() if count > 1), _MOST):
+        message = f"{keys[-1]!r} is declared twice; runtimes differ in which they take"
+        yield Observation("tensor_twice", ".".join(keys), [file, file], message, file)
 
 
 def _entries(found: OnnxTensors, file: str, refused: set[str], observations: list[Observation]) -> Iterator[Entry]:
@@ -120,10 +119,16 @@ def _entries(found: OnnxTensors, file: str, refused: set[str], observations: lis
             dtype=dtype,
             shape=tuple(tensor.dims),
             parts=parts,
+            group="other" if placed.constant and not _is_weight(tensor) else "model",
             path=placed.path,
             same_as=same_as if same_as != full else "",
             axes=found.axes(placed),
         )
+
+
+def _is_weight(tensor: TensorHeader) -> bool:
+    """Whether a Constant may be a weight: numbers with a fraction, more than one. Others are shapes, axes, factors."""
+    return tensor.numel > 1 and "float" in DTYPES.get(tensor.dtype, "")
 
 
 def _held(tensor: TensorHeader) -> int | None:

@@ -102,29 +102,31 @@ def _described(step: _Step) -> Iterator[str]:
 def _metadata(path: Path, step: _Step, items: dict[str, Item]) -> dict[str, Any]:
     devices = [item.devices for item in items.values() if item.devices is not None]
     largest = max(items.values(), key=lambda item: item.devices or 0, default=Item())
+    shardings = sum((item.shardings for item in items.values()), start=Item().shardings)
     value_types = sum((item.value_types for item in items.values()), start=Item().value_types)
-    about = _about(path / step.folder)
     return {
         "step": step.number,
         "steps": [number for number, _ in _steps(path)][:_MOST] if step.folder else [],
         "items": list(step.items)[:_MOST],
         "other_items": step.others[:_MOST],
-        "handlers": about.get("item_handlers"),
+        "handlers": _handlers(path / step.folder),
         "devices": max(devices, default=None),
         "mesh": largest.mesh,
-        "shardings": dict(sum((item.shardings for item in items.values()), start=Item().shardings)),
+        "shardings": dict(shardings.most_common(50)),
         "value_types": dict(value_types.most_common(50)),
         "database": any((path / folder / MANIFEST).is_file() for folder in step.items.values()),
     }
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    """`_CHECKPOINT_METADATA` of a step, {} where it is missing or broken: nothing depends on it."""
+def _handlers(folder: Path) -> dict[str, str]:
+    """The classes that wrote the items ("" for the step itself), {} where that is not said: nothing depends on it."""
     try:
         found = read_json(map_file(folder / _CHECKPOINT), str(folder / _CHECKPOINT), _LIMITS)
     except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
+    handlers = found.get("item_handlers") if isinstance(found, dict) else None
+    named = handlers if isinstance(handlers, dict) else {"": handlers} if isinstance(handlers, str) else {}
+    return {name[:200]: str(handler)[:200] for name, handler in islice(named.items(), 100)}
 
 
 def _choose(path: Path) -> _Step:

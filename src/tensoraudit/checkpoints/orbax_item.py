@@ -214,16 +214,17 @@ def _note_sharding(sharding: Any, item: Item) -> None:
         return
     kind = str(sharding.get("sharding_type"))[:40]
     item.shardings[kind] += 1
-    sizes = sharding.get("shape")
-    if not isinstance(sizes, list) or not all(type(size) is int and 0 < size < 1 << 32 for size in sizes[:_MAX_DEPTH]):
+    sizes, names = _short_list(sharding.get("shape")), _short_list(sharding.get("axis_names"))
+    if not all(type(size) is int and 0 < size < 1 << 32 for size in sizes):
         sizes = []
-    devices = prod(sizes[:_MAX_DEPTH])
+    devices = prod(sizes)
     if item.devices is None or devices > item.devices:
         item.devices = devices
-        names = sharding.get("axis_names")
-        item.mesh = (
-            {"shape": sizes, "axis_names": [str(each)[:40] for each in names[:_MAX_DEPTH]]} if names and sizes else {}
-        )
+        item.mesh = {"shape": sizes, "axis_names": [str(each)[:40] for each in names]} if sizes else {}
+
+
+def _short_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and len(value) <= _MAX_DEPTH else []
 
 
 def _is_beside(place: Path, name: str) -> bool:

@@ -1,7 +1,7 @@
 """Names that a tensor also goes by: its variable's own, its layer's, its parameter's where it is an optimiser's state.
 
-The formats that number things (Keras' `vars/0`, TensorFlow's `variables/7`, the positions of a torch optimiser) keep the
-names elsewhere, and there alone two checkpoints of one model agree.
+The formats that number things (Keras' `vars/0`, TensorFlow's `variables/7`, the positions of a torch optimiser) keep
+the names elsewhere, and there alone two checkpoints of one model agree.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from tensoraudit.errors import InputError
 _READERS: Final = (
     "torch_distributed",
     "deepspeed",
+    "keras_shards",
     "sharded_index",
     "torch_ranks",
     "orbax",

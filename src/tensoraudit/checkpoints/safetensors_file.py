@@ -125,8 +125,20 @@ def read_header(path: Path, file: str) -> Header:
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise InputError(f"has a {_METADATA} that is no table of text", where=where, remedy=_AGAIN)
     entries = _entries(table, start, file, where)
+    if entries and _follow(entries, start) == len(view):
+        return Header(entries, texts, [])
     found = chain(_overlaps(entries, file, start), _outside(entries, file, len(view)), _nothing(entries, file))
     return Header(entries, texts, list(found))
+
+
+def _follow(entries: list[Entry], end: int) -> int | None:
+    """Return where the tensors end if each begins where the last one ends, as the library writes them, else None."""
+    for entry in entries:
+        part = entry.parts[0]
+        if part.offset != end:
+            return None
+        end += part.bytes
+    return end
 
 
 def _entries(table: dict[str, Any], start: int, file: str, where: str) -> list[Entry]:

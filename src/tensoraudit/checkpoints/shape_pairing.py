@@ -21,7 +21,9 @@ def pair_by_shapes(pairing: Pairing) -> None:
         single = [(i, right[shape]) for shape, i in left.items() if shape in right]
         pairing.take(single, "shape", "paired by its shape alone")
         left_over = [n for n in ours if n in pairing.reference.free], [n for n in theirs if n in pairing.candidate.free]
-        if [ours[n] for n in left_over[0]] == [theirs[n] for n in left_over[1]]:
+        order = [ours[n] for n in left_over[0]]
+        # Of tensors that all have one shape the order says nothing.
+        if len(set(order)) > 1 and order == [theirs[n] for n in left_over[1]]:
             pairing.take(zip(*left_over, strict=True), "shape", "paired by the order of shapes alone")
 
 

@@ -120,7 +120,9 @@ def _stored(
         all_imports=tuple(sorted({each for shard in shards for each in shard.all_imports} | training.imports)),
         metadata={
             "metadata": texts_of(texts),
-            "index": {name: plan.metadata[name] for name in _STATED if name in plan.metadata},
+            "index": {
+                name: plan.metadata[name] for name in _STATED if isinstance(plan.metadata.get(name), int | float)
+            },
             "shared": shared_names(whole),
             "config": read_config(plan.root),
             "training_files": {role: names[:_MOST] for role, names in training.files.items()},
@@ -205,7 +207,7 @@ def _read_files(plan: _Plan) -> tuple[list[Shard], list[Observation]]:
             shards.append(read_shard(plan.root / file, file))
         except InputError as error:
             observations.append(Observation("file_unread", file, error.message, f"{file} {error.message}", file))
-    return shards, observations
+    return shards, observations[:_MOST]
 
 
 def _kept(shards: list[Shard], places: dict[str, str], names: int) -> list[Entry]:

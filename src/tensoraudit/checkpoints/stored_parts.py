@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,12 +18,19 @@ import numpy as np
 
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
+from tensoraudit.checkpoints import onnx_weights, orbax
 from tensoraudit.checkpoints.element_types import Array, ElementType
+from tensoraudit.checkpoints.npz import LIMITS
 from tensoraudit.checkpoints.schema import Part
 from tensoraudit.errors import InputError
 
 _OPEN: Final = 64
 """Files kept open at once; a tensor in more shards than that opens them again."""
+_UNPACKERS: Final[Mapping[str, Callable[[Path, Part], bytes]]] = {
+    "varint": onnx_weights.inflate,
+    "zarr": orbax.inflate,
+}
+"""What unpacks a piece, by the word that its codec begins with."""
 _INFLATED: Final = 1 << 30
 """Bytes that a packed piece may unpack to; it is held whole."""
 
@@ -73,7 +81,7 @@ class PartFiles:
 
     def strided(self, part: Part, dtype: ElementType, shape: tuple[int, ...]) -> Array:
         """Return a view of a piece whose elements lie `part.stride` apart, in the file itself."""
-        stride, offset = part.stride, _offset_of(part)
+        stride = part.stride
         if len(stride) != len(shape) or min(stride, default=0) < 0 or dtype.per_byte > 1:
             raise UnreadableValues(f"{part.file} gives strides {list(stride)} for the shape {list(shape)}")
         span = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -82,7 +90,7 @@ class PartFiles:
             if span > flat.size:
                 raise UnreadableValues(f"{part.file} holds {flat.size:,} elements, its strides lead to {span:,}")
         else:
-            flat = self._mapped(part.file, offset, span, dtype)
+            flat = self._mapped(part.file, _offset_of(part), span, dtype)
         steps = tuple(step * dtype.word.itemsize for step in stride)
         return np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
 
@@ -104,16 +112,27 @@ class PartFiles:
 
     def _inflate(self, part: Part, dtype: ElementType) -> Array:
         kind, _, member = part.codec.partition(":")
+        _check_name(part.file)
+        if kind in _UNPACKERS:
+            return self._unpacked_by(_UNPACKERS[kind], part, dtype)
         if kind != "deflate" or not member:
             raise UnreadableValues(f"its bytes are packed ({part.codec}) in {part.file}")
-        _check_name(part.file)
         try:
-            content = SafeZip(map_file(self._root / part.file), part.file).view(member, limit=_INFLATED)
+            content = SafeZip(map_file(self._root / part.file), part.file, LIMITS).view(member, limit=_INFLATED)
         except InputError as error:
             raise UnreadableValues(f"{part.file} cannot be unpacked: {error.message}") from error
         if len(content) < part.bytes or part.bytes % dtype.word.itemsize:
             raise UnreadableValues(f"{member} in {part.file} unpacks to {len(content):,} bytes, not {part.bytes:,}")
         return np.frombuffer(content[len(content) - part.bytes :], dtype.word)
+
+    def _unpacked_by(self, unpack: Callable[[Path, Part], bytes], part: Part, dtype: ElementType) -> Array:
+        try:
+            content = unpack(self._root, part)
+        except (ValueError, InputError) as error:
+            raise UnreadableValues(f"its bytes in {part.file} cannot be unpacked: it {error}") from error
+        if len(content) != part.bytes or part.bytes % dtype.word.itemsize:
+            raise UnreadableValues(f"{part.file} unpacks to {len(content):,} bytes, not {part.bytes:,}")
+        return np.frombuffer(content, dtype.word)
 
     def _file(self, name: str) -> tuple[int, int]:
         if name not in self._open:

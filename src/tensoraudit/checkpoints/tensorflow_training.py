@@ -68,10 +68,16 @@ def sorted_out(
         step=step,
         epoch=_counter(named, _EPOCHS, content),
         loader=loader or None,
-        rng=("tensorflow",) if "rng" in groups.values() else (),
+        rng=("tensorflow",) if _has_generator(groups, optimizers) else (),
     )
     sorted_entries = (entry._replace(group=groups[name]) if name in groups else entry for name, entry in named.items())
     return tuple(sorted_entries), training
+
+
+def _has_generator(groups: Mapping[str, Group], optimizers: tuple[OptimizerState, ...]) -> bool:
+    """Whether a generator is stored for a resume: the program's own, or a layer's beside an optimiser."""
+    stored = [name for name, group in groups.items() if group == "rng"]
+    return bool(stored and optimizers) or any(name.endswith(_GENERATORS[0]) for name in stored)
 
 
 def _without_suffix(kept: KeptState) -> KeptState:

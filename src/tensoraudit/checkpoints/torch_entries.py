@@ -35,7 +35,7 @@ class Contents:
     """What one pickle holds. `slices` are its entries, by full name, of which it has one rank's part only."""
 
     entries: list[Entry] = field(default_factory=list)
-    training: TrainingState = TrainingState()
+    training: TrainingState = field(default_factory=TrainingState)
     slices: dict[str, SlicedTensor] = field(default_factory=dict)
     shared: dict[str, list[str]] = field(default_factory=dict)
     observations: list[Observation] = field(default_factory=list)

@@ -19,6 +19,8 @@ from tensoraudit.checkpoints.torch_tree import plain
 from tensoraudit.errors import InputError
 
 _END: Final = struct.Struct("<4s4HLLH")
+_LARGE_END: Final = struct.Struct("<4sQ2H2L4Q4sLQL")
+"""The end record for archives of any size with its locator, which torch always writes before the usual one."""
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _MOST_ENTRIES: Final = 16
@@ -47,7 +49,7 @@ class Items:
         if entries is None or "data.pkl" not in entries:
             return self._carefully(segment, offset, where)
         at, size = entries["data.pkl"]
-        places = {
+        places: dict[str, tuple[int | None, int]] = {
             name.removeprefix("data/"): (offset + start, count)
             for name, (start, count) in entries.items()
             if name.startswith("data/")
@@ -81,8 +83,8 @@ def _usual_entries(segment: memoryview) -> dict[str, tuple[int, int]] | None:
     mark, _, _, here, count, size, start, comment = _END.unpack_from(segment, len(segment) - _END.size)
     if mark != b"PK\x05\x06" or comment or here != count or not 0 < count <= _MOST_ENTRIES:
         return None
-    end = len(segment) - _END.size
-    if start + size != end:
+    end = start + size
+    if not _agrees(segment, end, count, size, start):
         return None
     found: dict[str, tuple[int, int]] = {}
     at = start
@@ -93,6 +95,16 @@ def _usual_entries(segment: memoryview) -> dict[str, tuple[int, int]] | None:
         name, place, length, at = entry
         found[name] = (place, length)
     return found if at == end and len(found) == count else None
+
+
+def _agrees(segment: memoryview, end: int, count: int, size: int, start: int) -> bool:
+    """Whether nothing stands between the directory and its end record but the other end record, of the same numbers."""
+    between = len(segment) - _END.size - end
+    if between != _LARGE_END.size:
+        return between == 0
+    record = _LARGE_END.unpack_from(segment, end)
+    marks = record[0] == b"PK\x06\x06" and record[10] == b"PK\x06\x07"
+    return marks and record[6:10] == (count, count, size, start) and record[12] == end
 
 
 def _usual_entry(segment: memoryview, at: int, end: int) -> tuple[str, int, int, int] | None:

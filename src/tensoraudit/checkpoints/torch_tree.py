@@ -96,10 +96,7 @@ class _Conversion:
         self._waiting.append(lambda: made.extend(map(self._shell, values)))
         return made
 
-    def _dict(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any] | list[Any]:
-        """A dict; a list of `[key, value]` where keys are objects, which nothing here can tell apart by hashing."""
-        if pairs and isinstance(pairs[0][0], Call):
-            return self._filled([Items("tuple", list(pair)) for pair in pairs])
+    def _dict(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
 
         def fill() -> None:
@@ -109,7 +106,7 @@ class _Conversion:
         self._waiting.append(fill)
         return made
 
-    def _pairs(self, node: Pairs) -> dict[Any, Any] | list[Any]:
+    def _pairs(self, node: Pairs) -> dict[Any, Any]:
         return self._dict(node.pairs)
 
     def _persistent(self, node: Persistent) -> Instance:

@@ -18,9 +18,9 @@ Keys = tuple[Any, ...]
 
 _DEEPEST: Final = 6
 _MOST: Final = 1_000
-_MOST_CONTAINERS: Final = 20_000
-_WIDEST: Final = 256
-"""Children of a container that are looked at for training state; a state_dict has more, and none in it."""
+_MOST_CONTAINERS: Final = 200_000
+_MOST_VALUES: Final = 20_000
+_MOST_GENERATORS: Final = 16
 
 _STEPS: Final = (
     "global_step", "global_steps", "step", "steps", "iteration", "iterations", "iter", "num_steps", "current_step",
@@ -70,30 +70,60 @@ class Found:
 
 def find_training_state(root: Any) -> Found:
     """Look through the containers of a tree. Bounded in depth and number; never raises."""
-    found = Found(TrainingState())
-    optimizers: list[OptimizerState] = []
-    single: dict[str, Mapping[str, Any]] = {}
-    generators: dict[str, None] = {}
-    numbers: dict[str, int | float] = {}
+    search = _Search()
     for keys, node in _containers(root):
-        if found.group_of(keys) is not None:
-            continue
+        if search.found.group_of(keys) is None:
+            search.look(keys, node)
+    return search.done()
+
+
+class _Search:
+    """What was found so far; what stands higher in the tree is found first and stays."""
+
+    def __init__(self) -> None:
+        self.found = Found(TrainingState())
+        self._optimizers: list[OptimizerState] = []
+        self._states: dict[str, Mapping[str, Any]] = {}
+        self._generators: dict[str, None] = {}
+        self._numbers: dict[str, int | float] = {}
+
+    def look(self, keys: Keys, node: dict[Any, Any]) -> None:
+        """Take an optimiser's state, or note what is among the values of another dict."""
         optimizer = optimizer_of(node, keys)
         if optimizer is not None:
-            optimizers.append(optimizer)
-            found.places[keys] = "optimizer"
-            continue
-        _look_at_values(keys, node, found, single, generators, numbers)
-    found.training = TrainingState(
-        tuple(optimizers),
-        _first(numbers, _STEPS),
-        _first(numbers, _EPOCHS),
-        single.get("scheduler"),
-        single.get("scaler"),
-        single.get("loader"),
-        tuple(generators),
-    )
-    return found
+            self._optimizers.append(optimizer)
+            self.found.places[keys] = "optimizer"
+            return
+        for key, value in node.items():
+            if isinstance(key, str):
+                self._note((*keys, key), value)
+
+    def _note(self, place: Keys, value: Any) -> None:
+        key = place[-1]
+        kind = _kind_of_state(key, value)
+        if kind is not None:
+            self._states.setdefault(kind, _mapping(value))
+            self.found.places[place] = kind
+            return
+        names = _generators(key, value)
+        if names:
+            self._generators.update(dict.fromkeys(names))
+            self.found.places[place] = "rng"
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._numbers.setdefault(key.lower(), value)
+
+    def done(self) -> Found:
+        """Return what was found."""
+        self.found.training = TrainingState(
+            tuple(self._optimizers),
+            _first(self._numbers, _STEPS),
+            _first(self._numbers, _EPOCHS),
+            self._states.get("scheduler"),
+            self._states.get("scaler"),
+            self._states.get("loader"),
+            tuple(self._generators),
+        )
+        return self.found
 
 
 def optimizer_of(node: Any, keys: Keys = ()) -> OptimizerState | None:
@@ -124,66 +154,48 @@ def kind_of(fields: tuple[str, ...]) -> str:
     return next((kind for kind, wanted in _FIELDS if wanted <= present), "unknown")
 
 
-def plain_value(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON data: tensors as words, long lists cut at 1,000, deep ones at six levels."""
-    if isinstance(value, bool | int | float | str | None):
-        return value[:_MOST] if isinstance(value, str) else value
-    shape = getattr(value, "shape", None)
-    if shape is not None:
-        return f"tensor {getattr(value, 'dtype', '?')}{list(shape)}"
-    if depth >= _DEEPEST:
-        return "..."
-    if isinstance(value, dict):
-        return {str(key): plain_value(each, depth + 1) for key, each in list(value.items())[:_MOST]}
-    if isinstance(value, list | tuple):
-        return [plain_value(each, depth + 1) for each in value[:_MOST]]
-    return f"<{getattr(value, 'cls', type(value).__name__)}>"
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON data: tensors as words, long lists cut at 1,000, deep ones at six levels, and no more than
+    20,000 values in all."""
+    return _Plain().of(value, 0)
+
+
+class _Plain:
+    """One conversion; `left` bounds it where a few containers refer to each other again and again."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def of(self, value: Any, depth: int) -> Any:
+        if isinstance(value, bool | int | float | str | None):
+            return value[:_MOST] if isinstance(value, str) else value
+        shape = getattr(value, "shape", None)
+        if shape is not None:
+            return f"tensor {getattr(value, 'dtype', '?')}{list(shape)}"
+        if not isinstance(value, dict | list | tuple):
+            return f"<{getattr(value, 'cls', type(value).__name__)}>"
+        kept = list(value.items() if isinstance(value, dict) else value)[: min(_MOST, self._left)]
+        if depth >= _DEEPEST or (value and not kept):
+            return "..."
+        self._left -= len(kept)
+        if isinstance(value, dict):
+            return {str(key): self.of(each, depth + 1) for key, each in kept}
+        return [self.of(each, depth + 1) for each in kept]
 
 
 def _containers(root: Any) -> Iterator[tuple[Keys, dict[Any, Any]]]:
-    """Yield (keys, dict) breadth first, so that what stands higher is found first."""
-    level: list[tuple[Keys, Any]] = [((), root)]
-    seen: set[int] = set()
-    for _ in range(_DEEPEST):
-        following: list[tuple[Keys, Any]] = []
-        for keys, node in level:
-            if isinstance(node, dict):
-                yield keys, node
-            children = _children(node)
-            following += [((*keys, key), value) for key, value in children if isinstance(value, dict | list)]
-        level = [each for each in following if id(each[1]) not in seen][: max(0, _MOST_CONTAINERS - len(seen))]
-        seen.update(id(value) for _, value in level)
-
-
-def _children(node: Any) -> list[tuple[Any, Any]]:
-    items = list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
-    return items[:_MOST_CONTAINERS]
-
-
-def _look_at_values(
-    keys: Keys,
-    node: dict[Any, Any],
-    found: Found,
-    single: dict[str, Mapping[str, Any]],
-    generators: dict[str, None],
-    numbers: dict[str, int | float],
-) -> None:
-    """Note the schedulers, scalers, loaders, generators, steps and epochs among the values of one dict."""
-    for key, value in node.items():
-        if not isinstance(key, str):
+    """Yield (keys, dict) breadth first, each once, so that what stands higher is found first."""
+    queue: list[tuple[Keys, Any]] = [((), root)]
+    seen = {id(root)}
+    for keys, node in queue:
+        if isinstance(node, dict):
+            yield keys, node
+        if len(keys) >= _DEEPEST:
             continue
-        place = (*keys, key)
-        kind = _kind_of_state(key, value)
-        if kind is not None:
-            single.setdefault(kind, _mapping(value))
-            found.places[place] = kind
-            continue
-        names = _generators(key, value)
-        if names:
-            generators.update(dict.fromkeys(names))
-            found.places[place] = "rng"
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            numbers.setdefault(key.lower(), value)
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+            if isinstance(value, dict | list) and id(value) not in seen and len(queue) < _MOST_CONTAINERS:
+                seen.add(id(value))
+                queue.append(((*keys, key), value))
 
 
 def _kind_of_state(key: str, value: Any) -> Group | None:
@@ -206,7 +218,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): plain_value(each) for key, each in list(fields.items())[:_MOST]}
 
 
-def _generators(key: str, value: Any) -> tuple[str, ...]:
+def _generators(key: str, value: Any, depth: int = 0) -> tuple[str, ...]:
     """Name the generators whose state a value is, by its form where it has one of its own, else by its key."""
     form = next((name for name, fits in _FORMS if fits(value)), "")
     if form:
@@ -214,7 +226,8 @@ def _generators(key: str, value: Any) -> tuple[str, ...]:
     if not _RNG.search(key):
         return ()
     if isinstance(value, dict):
-        named = [name for inner, each in value.items() for name in _generators(f"rng_{inner}", each)]
+        inner = list(value.items())[:_MOST_GENERATORS] if depth < _DEEPEST else []
+        named = [name for each, state in inner for name in _generators(f"rng_{each}", state, depth + 1)]
         return tuple(dict.fromkeys(named))
     if isinstance(value, int | float | str | None):
         return ()  # a seed is no state
@@ -255,7 +268,7 @@ _FORMS: Final[tuple[tuple[str, Callable[[Any], bool]], ...]] = (
 
 
 def _unflattened(node: Any) -> Any:
-    """`{"state.NAME.FIELD": ..., "param_groups.NAME.FIELD": ...}`, as `flatten_optimizer_state_dict` gives, as a tree."""
+    """The tree of flat names, `state.NAME.FIELD` and `param_groups.NAME.FIELD`, that DCP can make of an optimiser."""
     if not isinstance(node, dict) or "param_groups" in node:
         return node
     flat = [key for key in node if isinstance(key, str) and key.startswith(("state.", "param_groups."))]

@@ -17,16 +17,17 @@ import numpy as np
 from tensoraudit.checkpoints.block_comparison import BlockComparison, Outcome, Run
 from tensoraudit.checkpoints.digests import digest_entry
 from tensoraudit.checkpoints.element_types import Array, element_type, narrow
-from tensoraudit.checkpoints.header_status import SUSPECTED, fitting_orders, padded_axis, permutation_by_axes
+from tensoraudit.checkpoints.header_status import CONVENTIONS, SUSPECTED, fitting_orders, padded_axis, permutation_by_axes
 from tensoraudit.checkpoints.paired import PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrower
 from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
 from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
 from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of, word_blocks
 from tensoraudit.checkpoints.verdicts import Distance, Tally
-from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_of
+from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_blocks, view_of
 from tensoraudit.equivalence.blocks import blocks
 from tensoraudit.equivalence.floor import EPS
+from tensoraudit.equivalence.parameter import is_folded
 from tensoraudit.equivalence.steps import Steps, apply, describe, find_steps
 from tensoraudit.equivalence.verdict import Verdict
 
@@ -100,9 +101,7 @@ class _Settling:
         return self._result("different", outcome, note) if outcome.holds else None
 
     def _turned(self) -> PairedTensor | None:
-        """Another order of axes; for equal shapes only where the largest values agree, as they then must."""
-        if self._plain is not None and not self._may_be_moved(self._plain):
-            return None
+        """Another order of axes, also where the shapes are equal."""
         return self._if_turned(fitting_orders(self._a.shape, self._b.shape))
 
     def _if_turned(self, orders: Iterable[Order]) -> PairedTensor | None:
@@ -193,18 +192,36 @@ class _Settling:
         return max(kind.stored_bytes(entry.numel) for kind, (_, entry) in zip(self._types, self._sides, strict=True))
 
     def _different(self) -> PairedTensor:
+        note = self._folded()
         if self._plain is not None and self._plain.distance is not None:
-            return self._result("different", self._plain, self._plain.distance.reason)
-        return replace(self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests())
+            return self._result("different", self._plain, _joined(note, self._plain.distance.reason))
+        note = _joined(self._pair.note, note)
+        return replace(self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note)
+
+    def _folded(self) -> str:
+        """Say so where each output channel is the reference's times a factor of its own."""
+        if len(self._a.shape) < 2 or self._most_bytes() > SEARCHED:
+            return ""
+        orders = [order for order in CONVENTIONS if len(order) == len(self._a.shape)]
+        if sorted(self._a.shape) != sorted(self._b.shape) or any(kind.per_byte > 1 for kind in self._types):
+            return ""
+        ours, theirs = self._rounded_alike()
+        for order in (tuple(range(ours.ndim)), *orders):
+            made = ours.transpose(order)
+            if made.shape == theirs.shape and any(is_folded(made, theirs, axis) for axis in (0, made.ndim - 1)):
+                return "each output channel is the reference's times a factor of its own, as folding a normalisation does"
+        return ""
 
     def _result(self, status: Status, outcome: Outcome, note: str = "") -> PairedTensor:
         return replace(self._pair, status=status, note=_joined(self._pair.note, note), **outcome.known)
 
     def _may_be_moved(self, outcome: Outcome) -> bool:
         """The largest magnitudes of both sides agree: the elements may be the same in other places."""
-        if outcome.distance is None or len(self._a.shape) < 1:
+        if outcome.distance is None:
             return False
-        one, other = outcome.distance.largest
+        one = outcome.distance.largest
+        pieces = (self._types[1].widen(words) for words in self._flat(1)())
+        other = max((float(np.abs(piece).max()) for piece in pieces), default=0.0)
         return abs(one - other) <= ROUNDINGS * self._eps() * max(one, other)
 
     def _eps(self) -> float:
@@ -249,7 +266,7 @@ class _Settling:
 
 
 def _blocks_of(view: Array) -> Run:
-    return lambda: (words for _, (words,) in blocks(view, size=ELEMENTS))
+    return lambda: view_blocks(view)
 
 
 def _along(axis: int, part: slice) -> tuple[slice, ...]:

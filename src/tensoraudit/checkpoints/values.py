@@ -46,6 +46,7 @@ def read_entry(stored: StoredCheckpoint, entry: Entry) -> Array:
 def read_words(stored: StoredCheckpoint, entry: Entry) -> Array:
     """Return a tensor's words as stored, in its shape where no two elements share a byte; raises like `read_entry`."""
     dtype = type_of(entry)
+    _check_size(entry, dtype)
     size = dtype.stored_bytes(entry.numel)
     try:
         if is_plain(entry):

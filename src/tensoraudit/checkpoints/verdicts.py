@@ -21,19 +21,19 @@ from tensoraudit.equivalence.metrics import Metrics
 from tensoraudit.equivalence.tolerance import tolerance_for
 from tensoraudit.equivalence.verdict import Verdict, judge
 
-_BLOCK: Final = 1 << 15
+STEP: Final = 1 << 15
 """Elements at a time: the buffers of one step stay in a level-2 cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far two tensors are apart. `reason` is a sentence with the numbers; `linf` is over finite elements."""
+    """How far two tensors are apart. `reason` is a sentence with the numbers; `linf` and
+    `largest`, the largest magnitude of the reference, are over finite elements."""
 
     verdict: Verdict
     reason: str
     linf: float
-    differing: int | None = None
-    largest: tuple[float, float] = (0.0, 0.0)
+    largest: float = 0.0
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Tally:
         self._buffer: Array | None = None
         self._carrier = np.empty(0, np.float32)
         self._count = self._nonfinite = self._nan_both = self._differing = 0
-        self._linf, self._largest, self._other_largest = 0.0, 0.0, 0.0
+        self._linf = self._largest = 0.0
         self.loss = Loss() if loss else None
 
     def add(self, reference: Array, candidate: Array) -> None:
@@ -68,8 +68,8 @@ class Tally:
             self._exact, self._carrier = kind.kind in "iub", np.empty(0, kind)
         add = self._add_exact if self._exact else self._add_floats
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            for start in range(0, a.size, _BLOCK):
-                x, y = (side[start : start + _BLOCK].astype(kind, copy=False) for side in (a, b))
+            for start in range(0, a.size, STEP):
+                x, y = (side[start : start + STEP].astype(kind, copy=False) for side in (a, b))
                 add(x, y)
         self._count += a.size
 
@@ -83,11 +83,10 @@ class Tally:
             gap = np.maximum(x, y).view(unsigned) - np.minimum(x, y).view(unsigned)
             self._linf = max(self._linf, float(gap.max()))
         self._largest = max(self._largest, abs(float(x.max())), abs(float(x.min())))
-        self._other_largest = max(self._other_largest, abs(float(y.max())), abs(float(y.min())))
 
     def _add_floats(self, x: Array, y: Array) -> None:
         if self._buffer is None or self._buffer.dtype != x.dtype:
-            self._buffer = np.empty(_BLOCK, x.dtype)
+            self._buffer = np.empty(STEP, x.dtype)
         gap = self._buffer[: x.size]
         np.subtract(x, y, out=gap)
         np.abs(gap, out=gap)
@@ -99,10 +98,10 @@ class Tally:
             gap = np.abs(x - y)
             worst = float(gap.max())
         self._linf = max(self._linf, worst)
-        if self.loss is not None:
-            self._add_loss(x, y, gap)
-        self._largest = max(self._largest, float(x.max()), -float(x.min()))
-        self._other_largest = max(self._other_largest, float(y.max()), -float(y.min()))
+        if self.loss is None:
+            self._largest = max(self._largest, float(x.max()), -float(x.min()))
+        else:
+            self._add_loss(self.loss, x, y, gap)
 
     def _set_aside_nonfinite(self, x: Array, y: Array) -> tuple[Array, Array]:
         nan_x, nan_y, inf = np.isnan(x), np.isnan(y), np.isinf(x) | np.isinf(y)
@@ -114,19 +113,24 @@ class Tally:
         finite = np.isfinite(x) & np.isfinite(y)
         return x[finite], y[finite]
 
-    def _add_loss(self, x: Array, y: Array, gap: Array) -> None:
-        assert self.loss is not None
-        flushed = (y == 0) & (x != 0)
-        self.loss.to_zero += int(np.count_nonzero(flushed))
-        ratio = np.divide(gap, np.abs(x), out=np.zeros_like(gap), where=x != 0)
-        self.loss.relative = max(self.loss.relative, float(ratio.max(initial=0.0, where=~flushed)))
+    def _add_loss(self, loss: Loss, x: Array, y: Array, gap: Array) -> None:
+        size = np.abs(x)
+        self._largest = max(self._largest, float(size.max()))
+        if float(size.min()) > 0.0:
+            ratio = float(np.divide(gap, size, out=size).max())
+            if ratio < 1.0:  # what was flushed to zero is wrong by all of itself
+                loss.relative = max(loss.relative, ratio)
+                return
+            size = np.abs(x)
+        kept = (y != 0) & (x != 0)
+        loss.to_zero += int(np.count_nonzero(x)) - int(np.count_nonzero(kept))
+        loss.relative = max(loss.relative, float(np.divide(gap[kept], size[kept]).max(initial=0.0)))
 
     def distance(self) -> Distance:
         """Return the verdict on all that was added."""
-        largest = self._largest, self._other_largest
         if self._nonfinite:
             reason = f"{self._nonfinite:,} of {self._count:,} values are NaN or infinite on one side only"
-            return Distance(Verdict.BREAK, reason, self._linf, largest=largest)
+            return Distance(Verdict.BREAK, reason, self._linf, largest=self._largest)
         if self._count and self._nan_both == self._count:
             return Distance(Verdict.UNVERIFIED, "every value is NaN on both sides", self._linf)
         if self._exact:
@@ -134,10 +138,10 @@ class Tally:
             reason = (
                 f"{self._differing:,} of {self._count:,} values differ" if self._differing else "every bit is equal"
             )
-            return Distance(verdict, reason, self._linf, self._differing, largest)
-        return self._of_floats(largest)
+            return Distance(verdict, reason, self._linf, self._largest)
+        return self._of_floats()
 
-    def _of_floats(self, largest: tuple[float, float]) -> Distance:
+    def _of_floats(self) -> Distance:
         dtype = limits_go_by(narrower(*self._dtypes), self._carrier)
         floor = NoiseFloor(
             None, self._linf, None, dtype_floor(dtype, self._largest), self._largest, "dtype", self._largest == 0.0
@@ -148,7 +152,7 @@ class Tally:
             f"the largest difference is {self._linf:.3g} ({floor.error_ratio:.3g} roundings of {dtype}), the largest "
             f"value {self._largest:.3g}"
         )
-        return Distance(verdict, reason, self._linf, largest=largest)
+        return Distance(verdict, reason, self._linf, largest=self._largest)
 
 
 def _comparable(values: Array) -> Array:

@@ -35,11 +35,11 @@ class Flat(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Elements `first` to `first + count` of a vector, which are those of a parameter from `at` on."""
+    """Elements `first` to `first + length` of a vector, which are those of a parameter from `at` on."""
 
     flat: Flat
     first: int
-    count: int
+    length: int
     at: int
 
 
@@ -83,7 +83,7 @@ def parts_of(shape: tuple[int, ...], pieces: Sequence[Piece]) -> tuple[Part, ...
 
 def _parts(shape: tuple[int, ...], piece: Piece) -> Iterator[Part]:
     flat, width = piece.flat, item_bytes(piece.flat.dtype)
-    for (start, size), before in boxes_of_range(shape, piece.at, piece.count):
+    for (start, size), before in boxes_of_range(shape, piece.at, piece.length):
         place = None if flat.offset is None else flat.offset + (piece.first + before) * width
         whole = size == shape
         box = ((), ()) if whole else (start, size)

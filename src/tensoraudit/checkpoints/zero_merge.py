@@ -1,4 +1,4 @@
-"""The weights and the optimiser's state of one model-parallel rank of a ZeRO checkpoint, put together from its files."""
+"""The weights and optimiser state of one model-parallel rank of a ZeRO checkpoint, put together from its files."""
 
 from __future__ import annotations
 

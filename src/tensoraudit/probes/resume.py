@@ -81,7 +81,7 @@ def _started(state: Any, truth: Mapping[str, Any], give: Any, kinds: Kinds) -> d
 def _differing(found: Found, truth: Mapping[str, Any], kinds: Kinds) -> dict[str, str]:
     now = found.read()
     told = {name: _told(truth[name], now[name], kinds) for name in truth if name in now}
-    gone = {name: "is not there" for name in truth if name not in now}
+    gone = {name: "is missing" for name in truth if name not in now}
     return {**{name: text for name, text in told.items() if text}, **gone}
 
 

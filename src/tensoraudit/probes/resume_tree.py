@@ -103,9 +103,9 @@ def _of_mappings(before: Mapping[Any, Any], after: Mapping[Any, Any], array: Arr
     for key in dict.fromkeys((*before, *after)):
         path = f"{name}.{key}" if name else str(key)
         if key not in after:
-            yield f"{path}: is no longer there"
+            yield f"{path} is missing"
         elif key not in before:
-            yield f"{path}: was not there"
+            yield f"{path} is new"
         else:
             yield from differences(before[key], after[key], array, path)
 

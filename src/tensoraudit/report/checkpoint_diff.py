@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import RenderableType
@@ -15,7 +15,7 @@ from rich.text import Text
 from tensoraudit.checkpoints.paired import CheckpointDiff, PairedTensor
 from tensoraudit.findings.result import Result
 from tensoraudit.report import summary
-from tensoraudit.report.amounts import ranges
+from tensoraudit.report.amounts import amount, ranges
 from tensoraudit.report.checkpoint_show import described, held, one_line_kept
 from tensoraudit.report.clean import one_line
 from tensoraudit.report.style import Style
@@ -24,6 +24,8 @@ SHOWN: Final = 12
 """Lines of one kind of difference."""
 
 ALIKE: Final = ("equal", "same_header")
+
+LONELY: Final = ("missing", "extra")
 
 HEADINGS: Final = {
     "missing": "Not in the candidate",
@@ -92,11 +94,12 @@ def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
 def body(diff: CheckpointDiff, style: Style) -> Iterator[RenderableType]:
     """Yield all that stands below the findings."""
     yield from _paired(diff)
+    groups = {entry.full_name: entry.group for side in (diff.reference, diff.candidate) for entry in side.entries}
     for status, heading in HEADINGS.items():
         pairs = [pair for pair in diff.pairs if pair.status == status]
         if pairs:
             yield Text(f"\n{heading} ({len(pairs):,})", style=_COLORS.get(status, "yellow"))
-            yield from _listed(pairs, style)
+            yield from _lonely(pairs, groups, style) if status in LONELY else _listed(pairs, style)
     if style.verbose:
         alike = [pair for pair in diff.pairs if pair.status in ALIKE]
         if alike:
@@ -105,6 +108,16 @@ def body(diff: CheckpointDiff, style: Style) -> Iterator[RenderableType]:
     if diff.optimizer:
         yield Text("\nState of training", style="bold")
         yield from (_line(each.message) for each in diff.optimizer)
+
+
+def _lonely(pairs: Sequence[PairedTensor], groups: Mapping[str, str], style: Style) -> Iterator[RenderableType]:
+    """Weights by name; of an optimiser and the like, which a file has or has not, the number of tensors."""
+    weights = [pair for pair in pairs if style.verbose or groups[pair.reference or pair.candidate] in WEIGHTS]
+    yield from _listed(weights, style)
+    if len(weights) < len(pairs):
+        named = set(map(id, weights))
+        rest = Counter(groups[pair.reference or pair.candidate] for pair in pairs if id(pair) not in named)
+        yield from (_line(f"{group}: {amount(count, 'tensor')}") for group, count in rest.items())
 
 
 def _paired(diff: CheckpointDiff) -> Iterator[RenderableType]:

@@ -23,6 +23,7 @@ _STATES: Final = {
     "not_restored": "not brought back; no effect was seen in these steps",
     "needed": "a save must hold it",
     "not_needed": "need not be saved for these steps",
+    "untried": "not told: there are more parts than are tried one by one",
 }
 _RUNS: Final = ("uninterrupted", "resumed", "cold")
 

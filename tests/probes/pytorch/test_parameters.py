@@ -138,3 +138,19 @@ def test_a_tied_weight_is_listed_once_and_can_be_replaced(session, spec):
     weights = {"embedding.weight": session.put(np.full((11, 7), 3, np.float32))}
     (row,) = ask(session, spec, "Tied", weights, values=True)["parameters"]
     assert (session.get(row["tensor"]) == 3).all()
+
+
+def test_tied_weights_and_unsaved_buffers_are_told(session, tmp_path):
+    (tmp_path / "tied.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))\n"
+        "    net[1].weight = net[0].weight\n"
+        "    net.register_buffer('scratch', torch.zeros(1), persistent=False)\n"
+        "    return net\n"
+    )
+    model = {"format": "python_object", "path": str(tmp_path / "tied.py"), "attribute": "make"}
+    rows = {row["name"]: row for row in JOBS["pytorch.parameters"]({"model": model}, session)["parameters"]}
+    assert list(rows) == ["scratch", "0.weight", "0.bias", "1.bias"]
+    assert rows["0.weight"]["also"] == ["1.weight"] and rows["0.bias"]["also"] == []
+    assert {name: row["saved"] for name, row in rows.items() if not row["saved"]} == {"scratch": False}

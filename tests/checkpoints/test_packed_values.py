@@ -1,0 +1,65 @@
+"""Values that do not stand in their file as they are, read as any other: `read_entry` against the frameworks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tensoraudit.checkpoints import npz, onnx_weights, orbax
+from tensoraudit.checkpoints.values import read_entry
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_numpy(tmp_path, save):
+    arrays = {
+        "zeros": np.zeros(1_000_000),
+        "Fortran": np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)),
+        "fortran": np.ones(2),
+        "big": np.arange(5, dtype=">i4"),
+        "folder/flags": np.array([True, False]),
+    }
+    save(tmp_path / "x.npz", **arrays)
+    stored = npz.read(tmp_path / "x.npz")
+    for entry in stored.entries:
+        assert np.array_equal(read_entry(stored, entry), arrays[entry.name]), entry.name
+
+
+def test_numbers_of_onnx_in_varints(tmp_path):
+    tensor = helper.make_tensor("a", TensorProto.INT32, [2, 2], [1, -2, 300, -(2**31)])
+    half = helper.make_tensor("h", TensorProto.FLOAT16, [3], [0.5, -2.0, 65504.0])
+    model = helper.make_model(helper.make_graph([], "g", [], [], [tensor, half]))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    stored = onnx_weights.read(tmp_path / "m.onnx")
+    values = {entry.name: read_entry(stored, entry).tolist() for entry in stored.entries}
+    assert values == {"a": [[1, -2], [300, -(2**31)]], "h": [0.5, -2.0, 65504.0]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["database_zarr", "folders_zarr", "database_zarr3", "folders_zarr3", "chunks"])
+def test_arrays_of_orbax(jax_files, name):
+    stored = orbax.read(jax_files.root / name)
+    compared = 0
+    for entry in stored.entries:
+        dtype, shape, data = jax_files.expected[name][entry.full_name]
+        values = read_entry(stored, entry)
+        assert values.shape == shape
+        if values.dtype == dtype:
+            assert values.tobytes() == data
+            compared += 1
+    assert compared >= 2
+
+
+@pytest.mark.slow
+def test_a_chunk_of_orbax_that_is_damaged_is_unreadable(jax_files, tmp_path):
+    import shutil
+
+    from tensoraudit.checkpoints.stored_parts import UnreadableValues
+
+    folder = shutil.copytree(jax_files.root / "folders_zarr", tmp_path / "c")
+    chunk = folder / "params.dense.kernel" / "0.1"
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    stored = orbax.read(folder)
+    kernel = next(entry for entry in stored.entries if entry.full_name == "params.dense.kernel")
+    with pytest.raises(UnreadableValues, match="damaged chunk"):
+        read_entry(stored, kernel)

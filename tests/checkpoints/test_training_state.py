@@ -1,0 +1,90 @@
+"""State of training in trees of plain values, honest and otherwise."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from tensoraudit.checkpoints.training_state import find_training_state, kind_of, optimizer_of, plain_value
+
+
+class Tensor(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+
+
+ADAM = {"step": Tensor("float32", ()), "exp_avg": Tensor("float32", (3,)), "exp_avg_sq": Tensor("float32", (3,))}
+
+
+def test_several_optimizers_and_nested_counters() -> None:
+    one = {"state": {0: ADAM}, "param_groups": [{"lr": 1.0, "params": [0]}]}
+    tree = {"optimizer_states": [one, one | {"momentum": 3}], "loops": {"epoch": 4, "global_step": 9}, "lr_schedulers": [{"last_epoch": 2, "_step_count": 3}]}  # fmt: skip
+    found = find_training_state(tree)
+    assert [state.path for state in found.training.optimizers] == [("optimizer_states", "0"), ("optimizer_states", "1")]
+    assert [state.extra for state in found.training.optimizers] == [(), ("momentum",)]
+    assert (found.training.step, found.training.epoch) == (9, 4)
+    assert found.training.scheduler == {"last_epoch": 2, "_step_count": 3}
+    place = found.place_of(("optimizer_states", 0, "state", 0, "exp_avg"))
+    assert place == ("optimizer", ("optimizer_states", "0"), "state.0.exp_avg")
+    assert found.place_of(("model", "w.b")) == ("model", ("model",), "w.b")
+
+
+def test_what_stands_higher_counts() -> None:
+    tree = {"inner": {"step": 1, "deeper": {"step": 2}}, "step": 3, "last_step": 4}
+    assert find_training_state(tree).training.step == 3
+    assert find_training_state({"step": True, "flag": False}).training.step is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        (("exp_avg", "exp_avg_sq", "step"), "adam"), (("exp_avg", "exp_avg_sq", "trust_ratio"), "lamb"),
+        (("exp_avg", "exp_avg_sq", "weight_norm", "adam_norm"), "lamb"), (("momentum_buffer",), "sgd"),
+        (("step", "row_var", "col_var"), "adafactor"), (("exp_avg_sq_row", "exp_avg_sq_col", "step"), "adafactor"),
+        (("step",), "none"), ((), "none"), (("square_avg", "step"), "unknown"),
+    ],
+)  # fmt: skip
+def test_kinds(fields: tuple[str, ...], kind: str) -> None:
+    assert kind_of(fields) == kind
+
+
+def test_flat_names_of_an_optimizer() -> None:
+    flat = {f"state.a.b.{name}": value for name, value in ADAM.items()} | {"param_groups.a.b.lr": 0.5}
+    found = optimizer_of(flat, ("optim",))
+    assert found is not None
+    assert (found.keyed, found.parameters, found.kind) == ("name", 1, "adam")
+    assert found.groups == ({"params": ["a.b"], "lr": 0.5},)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "names"),
+    [
+        ("a", Tensor("uint8", (5056,)), ("torch",)), ("a", Tensor("uint8", (16,)), ("cuda",)),
+        ("a", [Tensor("uint8", (16,))], ("cuda",)), ("a", ["MT19937", Tensor("uint32", (624,)), 5, 0, 0.0], ("numpy",)),
+        ("a", [3, [7] * 625, None], ("python",)), ("prng_key", Tensor("uint32", (2,)), ("jax",)),
+        ("rng_states", {"np": {"bit_generator": "PCG64", "state": 1}, "cuda": b"x"}, ("numpy", "cuda")),
+        ("random_seed", 7, ()), ("weights", Tensor("uint8", (99,)), ()),
+    ],
+)  # fmt: skip
+def test_generators(key: str, value: Any, names: tuple[str, ...]) -> None:
+    assert find_training_state({key: value}).training.rng == names
+
+
+def test_trees_that_loop_and_multiply_end() -> None:
+    looped: dict[str, Any] = {}
+    looped |= {f"rng_{number}": looped for number in range(50)}
+    assert find_training_state(looped).training.rng == ()
+    wide: Any = {"last_epoch": 1, "_step_count": 1}
+    for _ in range(8):
+        wide = {f"scheduler_{number}": wide for number in range(1_000)}
+    found = find_training_state({"lr_scheduler": wide})
+    assert found.training.scheduler is not None
+    assert str(plain_value(wide)).count("scheduler_") <= 20_000
+
+
+def test_values_as_json() -> None:
+    value = {"t": Tensor("float32", (2, 3)), 1: [b"x", "y" * 2_000], "deep": [[[[[[[1]]]]]]]}
+    found = plain_value(value)
+    assert found["t"] == "tensor float32[2, 3]" and found["1"][0] == "<bytes>" and len(found["1"][1]) == 1_000
+    assert found["deep"] == [[[[["..."]]]]]
