@@ -11,11 +11,11 @@ from tensoraudit.checkpoints.schema import Entry, OptimizerState, Part, StoredCh
 from tensoraudit.checkpoints.shape_pairing import pair_by_shapes
 
 
-def stored(shapes, *, group="model", path=(), metadata=None, training=TrainingState()):
+def stored(shapes, *, group="model", path=(), metadata=None):
     """A checkpoint of headers alone: names, or names to shapes."""
     table = shapes if isinstance(shapes, dict) else dict.fromkeys(shapes, (3,))
     entries = tuple(Entry(name, "float32", shape, (Part("f", 0, 4),), group, path) for name, shape in table.items())
-    return StoredCheckpoint(Path("f"), Path(), "raw", "numpy", ("f",), entries, training, metadata=metadata or {})
+    return StoredCheckpoint(Path("f"), Path(), "raw", "numpy", ("f",), entries, metadata=metadata or {})
 
 
 def paired(ours, theirs, mapping=None, shapes=False):

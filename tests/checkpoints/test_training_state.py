@@ -19,7 +19,11 @@ ADAM = {"step": Tensor("float32", ()), "exp_avg": Tensor("float32", (3,)), "exp_
 
 def test_several_optimizers_and_nested_counters() -> None:
     one = {"state": {0: ADAM}, "param_groups": [{"lr": 1.0, "params": [0]}]}
-    tree = {"optimizer_states": [one, one | {"momentum": 3}], "loops": {"epoch": 4, "global_step": 9}, "lr_schedulers": [{"last_epoch": 2, "_step_count": 3}]}  # fmt: skip
+    tree = {
+        "optimizer_states": [one, one | {"momentum": 3}],
+        "loops": {"epoch": 4, "global_step": 9},
+        "lr_schedulers": [{"last_epoch": 2, "_step_count": 3}],
+    }
     found = find_training_state(tree)
     assert [state.path for state in found.training.optimizers] == [("optimizer_states", "0"), ("optimizer_states", "1")]
     assert [state.extra for state in found.training.optimizers] == [(), ("momentum",)]

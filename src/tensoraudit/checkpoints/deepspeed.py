@@ -96,7 +96,7 @@ def _training(model: RankFile, found: TagFolder, merged: Merged) -> TrainingStat
     state = min(ranks.items())[1].tree.get("optimizer_state_dict")
     scaler = state.get("loss_scaler") if isinstance(state, dict) else None
     fields = getattr(scaler, "fields", None)
-    plain = {str(key): plain_value(value) for key, value in fields.items()} if isinstance(fields, dict) else None
+    plain = plain_value(fields) if isinstance(fields, dict) else None
     optimizers = (merged.optimizer,) if merged.optimizer else ()
     return replace(seen, optimizers=optimizers, scaler=plain if plain is not None else seen.scaler)
 

@@ -43,12 +43,11 @@ _FIELDS: Final[Mapping[str, str]] = {
 
 def variable_names(stored: StoredCheckpoint) -> Mapping[str, str]:
     """Return the other names of weights, by full name; only those that are known."""
-    listed = stored.metadata.get("full_names")
-    names = {str(key): str(name) for key, name in listed.items()} if isinstance(listed, Mapping) else {}
+    names: dict[str, str] = {}
     layers = stored.metadata.get("layer_names")
     if isinstance(layers, Mapping):
-        names |= _of_keras_variables(stored.entries, layers)
-    return names
+        names = _of_keras_variables(stored.entries, layers)
+    return names | {entry.full_name: entry.alias for entry in stored.entries if "/" in entry.alias}
 
 
 def _of_keras_variables(entries: Sequence[Entry], layers: Mapping[str, Any]) -> dict[str, str]:

@@ -31,6 +31,8 @@ _UNPACKERS: Final[Mapping[str, Callable[[Path, Part], bytes]]] = {
     "zarr": orbax.inflate,
 }
 """What unpacks a piece, by the word that its codec begins with."""
+_STEP: Final = 1 << 48
+"""Elements that a stride may step over: more than any file holds."""
 _INFLATED: Final = 1 << 30
 """Bytes that a packed piece may unpack to; it is held whole."""
 
@@ -82,7 +84,12 @@ class PartFiles:
     def strided(self, part: Part, dtype: ElementType, shape: tuple[int, ...]) -> Array:
         """Return a view of a piece whose elements lie `part.stride` apart, in the file itself."""
         stride = part.stride
-        if len(stride) != len(shape) or min(stride, default=0) < 0 or dtype.per_byte > 1:
+        if (
+            len(stride) != len(shape)
+            or min(stride, default=0) < 0
+            or max(stride, default=0) > _STEP
+            or dtype.per_byte > 1
+        ):
             raise UnreadableValues(f"{part.file} gives strides {list(stride)} for the shape {list(shape)}")
         span = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
         if part.codec:

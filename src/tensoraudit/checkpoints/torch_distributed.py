@@ -108,12 +108,12 @@ def _unlisted(files: tuple[str, ...], there: tuple[str, ...]) -> Iterator[Observ
 
 def _metadata(index: Index, values: Mapping[str, Any], files: tuple[str, ...]) -> dict[str, Any]:
     ranks = {rank for rank in map(rank_of, files) if rank is not None}
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     top = dict.fromkeys(str((index.keys.get(name) or (name,))[0]) for name in (*index.tensors, *index.values))
-    plain = {name: plain_value(value) for name, value in islice(values.items(), _MOST)}
     return {
         "keys": list(top)[:_MOST],
         "world_size": max(ranks) + 1 if ranks else None,
         "version": index.version,
-        "values": {name: value for name, value in plain.items() if isinstance(value, bool | int | float | str)},
+        "values": {name: plain_value(value) for name, value in islice(plain.items(), _MOST)},
         "sharded": sum(len(leaf.chunks) > 1 for leaf in index.tensors.values()),
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from tensoraudit.checkpoints.schema import Group, OptimizerState, TrainingState
@@ -201,7 +202,7 @@ def _containers(root: Any) -> Iterator[tuple[Keys, dict[Any, Any]]]:
 def _kind_of_state(key: str, value: Any) -> Group | None:
     if not isinstance(value, dict | list) and not hasattr(value, "fields"):
         return None
-    names = set(_mapping(value))
+    names = set(islice(_fields(value), _MOST))
     if names >= {"last_epoch", "_step_count"} or (_SCHEDULER.search(key) and "param_groups" not in names):
         return "scheduler"
     if names >= {"scale", "growth_factor", "backoff_factor"} or _SCALER.search(key):
@@ -210,12 +211,17 @@ def _kind_of_state(key: str, value: Any) -> Group | None:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """The plain values of a state: a dict, the fields of an object, or the first of a list of them."""
+    plain: dict[str, Any] = plain_value(_fields(value))
+    return plain
+
+
+def _fields(value: Any) -> dict[Any, Any]:
+    """What a state consists of: a dict, the fields of an object, or the first of a list of them."""
     if isinstance(value, list):
         first = next((each for each in value if isinstance(each, dict)), None)
-        value = first if first is not None else dict(enumerate(value[:_MOST]))
+        return first if first is not None else dict(enumerate(value[:_MOST]))
     fields = value if isinstance(value, dict) else getattr(value, "fields", {})
-    return {str(key): plain_value(each) for key, each in list(fields.items())[:_MOST]}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _generators(key: str, value: Any, depth: int = 0) -> tuple[str, ...]:
@@ -226,7 +232,7 @@ def _generators(key: str, value: Any, depth: int = 0) -> tuple[str, ...]:
     if not _RNG.search(key):
         return ()
     if isinstance(value, dict):
-        inner = list(value.items())[:_MOST_GENERATORS] if depth < _DEEPEST else []
+        inner = list(value.items())[:_MOST_GENERATORS] if depth < 2 else []
         named = [name for each, state in inner for name in _generators(f"rng_{each}", state, depth + 1)]
         return tuple(dict.fromkeys(named))
     if isinstance(value, int | float | str | None):
@@ -283,9 +289,10 @@ def _unflattened(node: Any) -> Any:
 
 
 def _hyperparameters(row: dict[Any, Any]) -> Mapping[str, Any]:
-    names = row.get("params")
-    plain = {str(key): plain_value(value) for key, value in list(row.items())[:_MOST] if key != "params"}
-    return plain | {"params": [plain_value(each) for each in names] if isinstance(names, list) else []}
+    names = row["params"] if isinstance(row.get("params"), list) else None
+    plain: dict[str, Any] = plain_value({key: value for key, value in islice(row.items(), _MOST) if key != "params"})
+    ids = [each if isinstance(each, int | str) else str(type(each).__name__) for each in names or ()]
+    return plain | {"params": ids}
 
 
 def _ids(group: Mapping[str, Any]) -> list[Any]:

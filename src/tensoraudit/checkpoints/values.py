@@ -17,10 +17,11 @@ from tensoraudit.checkpoints.element_types import Array, ElementType, element_ty
 from tensoraudit.checkpoints.schema import Entry, Part, StoredCheckpoint
 from tensoraudit.checkpoints.stored_parts import PartFiles, UnreadableValues
 
-__all__ = ["UnreadableValues", "blocks", "is_readable", "read_entry", "read_words", "word_blocks"]
+__all__ = ["UnreadableValues", "blocks", "read_entry", "read_words", "word_blocks"]
 
 MOST: Final = 8 << 20
 """Bytes of a block of words, unless the caller says otherwise."""
+_LARGEST: Final = (1 << 62) - 1
 _REPEATED: Final = 1 << 30
 """Bytes that a tensor with strides of 0 may grow to: more would be a bomb of a few stored bytes."""
 
@@ -46,7 +47,7 @@ def read_entry(stored: StoredCheckpoint, entry: Entry) -> Array:
 def read_words(stored: StoredCheckpoint, entry: Entry) -> Array:
     """Return a tensor's words as stored, in its shape where no two elements share a byte; raises like `read_entry`."""
     dtype = type_of(entry)
-    _check_size(entry, dtype)
+    _check(entry, dtype)
     size = dtype.stored_bytes(entry.numel)
     try:
         if is_plain(entry):
@@ -76,17 +77,12 @@ def blocks(stored: StoredCheckpoint, entry: Entry, most: int = MOST) -> Iterator
 def word_blocks(stored: StoredCheckpoint, entry: Entry, most: int = MOST) -> Iterator[Array]:
     """Yield a tensor's words as they are stored, in C order, at most `most` bytes at a time."""
     dtype = type_of(entry)
-    _check_size(entry, dtype)
+    _check(entry, dtype)
     if not entry.numel:
         return
     with PartFiles(stored.root) as files:
         source = _Whole(entry, dtype, files) if is_plain(entry) else _Pieces(entry, dtype, files)
         yield from source.blocks(max(1, most // dtype.word.itemsize) * dtype.per_byte)
-
-
-def is_readable(entry: Entry) -> bool:
-    """Tell by the header alone whether the values are numbers that can be had here."""
-    return element_type(entry.dtype) is not None and all(part.offset is not None for part in entry.parts)
 
 
 def type_of(entry: Entry) -> ElementType:
@@ -113,13 +109,17 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[Box]:
             yield Box((*index, start, *(0,) * rest), (*(1,) * axis, length, *shape[axis + 1 :]))
 
 
-def _check_size(entry: Entry, dtype: ElementType) -> None:
-    """Refuse a tensor that a few stored bytes would blow up, and one with no bytes at all."""
-    if min(entry.shape, default=0) < 0:
+def _check(entry: Entry, dtype: ElementType) -> None:
+    """Refuse numbers that are no sizes, a tensor that a few stored bytes would blow up, and one with no bytes at all."""
+    for part in entry.parts:
+        numbers = (part.offset or 0, part.bytes, *part.start, *part.shape)
+        if min(numbers) < 0 or max(numbers) > _LARGEST:
+            raise UnreadableValues(f"its place in {part.file} is no place: {numbers}")
+    size, held = dtype.stored_bytes(entry.numel), sum(part.bytes for part in entry.parts)
+    if min(entry.shape, default=0) < 0 or max(*entry.shape, size, 0) > _LARGEST:
         raise UnreadableValues(f"its shape {list(entry.shape)} is no shape")
     if entry.numel and not entry.parts:
         raise UnreadableValues("no file holds its bytes")
-    size, held = dtype.stored_bytes(entry.numel), sum(part.bytes for part in entry.parts)
     if size > held and size > _REPEATED and any(part.stride for part in entry.parts):
         raise UnreadableValues(f"its strides repeat {held:,} stored bytes to {size:,}")
 
@@ -166,11 +166,11 @@ class _Pieces:
         self._runs = [part for part in parts if len(part.shape) == 1 and rank != 1]
         self._parts = [part for part in parts if not (len(part.shape) == 1 and rank != 1)]
         for part in self._parts:
-            if part.shape and not (len(part.shape) == len(part.start) == rank):
-                raise UnreadableValues(f"a piece in {part.file} has the rank {len(part.shape)}, the tensor {rank}")
+            if {len(part.shape or entry.shape), len(part.start or entry.shape)} != {rank}:
+                raise UnreadableValues(f"a piece in {part.file} has other axes than the tensor of rank {rank}")
         places = [(part.start or (0,) * rank, part.shape or entry.shape) for part in self._parts]
-        self._low = np.array([start for start, _ in places], np.int64).reshape(-1, rank)
-        self._high = self._low + np.array([shape for _, shape in places], np.int64).reshape(-1, rank)
+        self._low = np.array([start for start, _ in places], np.int64).reshape(len(places), rank)
+        self._high = self._low + np.array([shape for _, shape in places], np.int64).reshape(len(places), rank)
 
     def blocks(self, most: int) -> Iterator[Array]:
         for box in boxes(self._shape, most):
