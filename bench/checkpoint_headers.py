@@ -21,13 +21,6 @@ from pathlib import Path
 SECONDS, MEGABYTES = 5.0, 300.0
 WIDTH = 2048
 """Rows and columns of a weight: 8 MiB in bfloat16, 800 GiB for 100,000 of them."""
-RUN = """
-import resource, sys, time
-from tensoraudit.cli.app import run
-code = run(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time(), file=sys.stderr)
-sys.exit(code)
-"""
 
 
 def write(folder: Path, shards: int, tensors: int) -> int:
@@ -59,12 +52,17 @@ def measure(*arguments: str) -> tuple[float, float, float, str]:
     clock, processor, memory = [], [], 0.0
     for _ in range(3):
         started = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=False)
-        clock.append(time.perf_counter() - started)
-        assert done.returncode in {0, 1}, done.stderr
-        memory, used = map(float, done.stderr.splitlines()[-1].split())
-        processor.append(used)
-    return min(clock), min(processor), memory, done.stdout
+        command = [sys.executable, "-m", "tensoraudit", *arguments]
+        with tempfile.TemporaryFile("w+") as out, subprocess.Popen(command, stdout=out, stderr=out) as child:
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            clock.append(time.perf_counter() - started)
+            out.seek(0)
+            text = out.read()
+        assert child.returncode in {0, 1}, text
+        memory = max(memory, used.ru_maxrss / 1024)
+        processor.append(used.ru_utime + used.ru_stime)
+    return min(clock), min(processor), memory, text
 
 
 def main() -> None:

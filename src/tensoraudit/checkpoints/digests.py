@@ -6,6 +6,7 @@ Two checkpoints that keep one tensor in two layouts, shards or byte orders give 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
@@ -17,6 +18,9 @@ from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
 from tensoraudit.checkpoints.values import word_blocks
 from tensoraudit.checkpoints.views import in_layout
 
+Threads = tuple[ThreadPoolExecutor, ThreadPoolExecutor]
+BEHIND: Final = 2
+"""Blocks that are hashed while the next one is read."""
 _ALONE: Final = 1 << 16
 """Bytes below which a thread costs more than it saves."""
 
@@ -51,36 +55,42 @@ def same_bytes(a: Array, b: Array) -> bool:
 class PairDigests:
     """Digests of two tensors that pass by block after block; while they are equal they are hashed once.
 
-    Hashing of one block goes on while the caller reads or compares the next: SHA-256 takes longer than all the rest.
+    Hashing goes on while the caller reads and compares the next blocks, because SHA-256 takes longer than all the rest.
+    So the last `BEHIND` blocks that were added must stay as they are. `threads` are one for each side: what belongs to
+    one digest must be hashed in order.
     """
 
-    def __init__(self, threads: ThreadPoolExecutor, *, may_be_equal: bool = True) -> None:
+    def __init__(self, threads: Threads, *, may_be_equal: bool = True) -> None:
         self._threads = threads
         self._hashes = hashlib.sha256(), hashlib.sha256()
-        self._running: list[Future[None]] = []
+        self._running: deque[list[Future[None]]] = deque()
         self.equal = may_be_equal
 
     def add(self, reference: Array, candidate: Array) -> None:
         """Take in one block of words of each side."""
         a, b = canonical(reference), canonical(candidate)
-        self._wait()
         if self.equal and not same_bytes(a, b):
+            self._wait(0)
             self.equal = False
             self._hashes = self._hashes[0], self._hashes[0].copy()
-        pairs = zip(self._hashes, (a,) if self.equal else (a, b), strict=False)
-        for state, piece in pairs:
-            if piece.size < _ALONE:
+        pieces = (a,) if self.equal else (a, b)
+        if max(piece.size for piece in pieces) < _ALONE:
+            self._wait(0)
+            for state, piece in zip(self._hashes, pieces, strict=False):
                 state.update(piece.data)
-            else:
-                self._running.append(self._threads.submit(state.update, piece.data))
+            return
+        self._wait(BEHIND - 1)
+        sides = zip(self._threads, self._hashes, pieces, strict=False)
+        self._running.append([thread.submit(state.update, piece.data) for thread, state, piece in sides])
 
     def finish(self) -> tuple[str, str]:
         """Return both digests."""
-        self._wait()
+        self._wait(0)
         first = self._hashes[0].hexdigest()
         return first, first if self.equal else self._hashes[1].hexdigest()
 
-    def _wait(self) -> None:
-        for each in self._running:
-            each.result()
-        self._running.clear()
+    def _wait(self, left: int) -> None:
+        """Wait until no more than so many blocks are being hashed."""
+        while len(self._running) > left:
+            for each in self._running.popleft():
+                each.result()

@@ -36,12 +36,14 @@ def from_headers(names: tuple[str, str], reference: Entry, candidate: Entry, by:
         (reference.dtype, candidate.dtype),
         (reference.shape, candidate.shape),
         loss,
-        note="; ".join(each for each in (note, found) if each),
+        note=f"{note}; {found}" if note and found else note or found,
     )
 
 
 def _layout(reference: Entry, candidate: Entry) -> tuple[Status, tuple[int, ...], str]:
     a, b = reference.shape, candidate.shape
+    if a == b and reference.axes == candidate.axes:  # nearly always
+        return "same_header", (), ""
     order = permutation_by_axes(reference, candidate)
     if order is not None:
         return "permuted", order, f"suspected: the formats keep it as {reference.axes} and {candidate.axes}"

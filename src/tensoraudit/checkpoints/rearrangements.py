@@ -18,7 +18,7 @@ from tensoraudit.equivalence.floor import EPS
 
 ROUNDINGS: Final = 4.0
 """Roundings of the narrower type by which elements of one tensor may differ on two sides."""
-_SAMPLE: Final = 4096
+_SAMPLE: Final = 512
 
 Order = tuple[int, ...]
 Shape = tuple[int, ...]

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -45,11 +45,30 @@ class UnreadableValues(Exception):  # noqa: N818 (a clause, raised and caught wh
         self.reason = reason
 
 
-class PartFiles:
-    """The open files of one tensor; a context that closes them."""
+class Buffers:
+    """Memory for blocks that are read, used and forgotten: fresh pages for each would cost as much as the reading.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    The last `kept` blocks, of at most `most` bytes, are whole; older ones are overwritten.
+    """
+
+    def __init__(self, most: int, kept: int) -> None:
+        self._most, self._next = most, 0
+        self._kept = [np.empty(most, np.uint8) for _ in range(kept)]
+
+    def empty(self, count: int, dtype: np.dtype[Any]) -> Array:
+        """Return an array of `count` words; of fresh memory where they take more than the buffers hold."""
+        size = count * dtype.itemsize
+        if size > self._most:
+            return np.empty(count, dtype)
+        self._next = (self._next + 1) % len(self._kept)
+        return self._kept[self._next][:size].view(dtype)
+
+
+class PartFiles:
+    """The open files of one tensor; a context that closes them. Blocks are read into `buffers`, if there are any."""
+
+    def __init__(self, root: Path, buffers: Buffers | None = None) -> None:
+        self._root, self._buffers = root, buffers
         self._open: dict[str, tuple[int, int]] = {}
         self._inflated: dict[Part, Array] = {}
 
@@ -79,7 +98,9 @@ class PartFiles:
             raise UnreadableValues(
                 f"{part.file} ends at byte {length:,}, before its {size:,} bytes at {offset + begin:,}"
             )
-        return _read(descriptor, part.file, offset + begin, np.empty(size // dtype.word.itemsize, dtype.word))
+        count = size // dtype.word.itemsize
+        into = np.empty(count, dtype.word) if self._buffers is None else self._buffers.empty(count, dtype.word)
+        return _read(descriptor, part.file, offset + begin, into)
 
     def strided(self, part: Part, dtype: ElementType, shape: tuple[int, ...]) -> Array:
         """Return a view of a piece whose elements lie `part.stride` apart, in the file itself."""

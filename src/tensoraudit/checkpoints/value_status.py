@@ -10,18 +10,25 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
 from tensoraudit.checkpoints.block_comparison import BlockComparison, Outcome, Run
-from tensoraudit.checkpoints.digests import digest_entry
+from tensoraudit.checkpoints.digests import BEHIND, Threads, digest_entry
 from tensoraudit.checkpoints.element_types import Array, element_type, narrow
-from tensoraudit.checkpoints.header_status import CONVENTIONS, SUSPECTED, fitting_orders, padded_axis, permutation_by_axes
+from tensoraudit.checkpoints.header_status import (
+    CONVENTIONS,
+    SUSPECTED,
+    fitting_orders,
+    padded_axis,
+    permutation_by_axes,
+)
 from tensoraudit.checkpoints.paired import PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrower
 from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
 from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+from tensoraudit.checkpoints.stored_parts import Buffers
 from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of, word_blocks
 from tensoraudit.checkpoints.verdicts import Distance, Tally
 from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_blocks, view_of
@@ -37,6 +44,13 @@ SEARCHED: Final = 16 << 20
 Side = tuple[StoredCheckpoint, Entry]
 
 
+class Tools(NamedTuple):
+    """What all pairs share."""
+
+    threads: Threads
+    buffers: tuple[Buffers, Buffers]
+
+
 class Settler:
     """Settles pairs of tensors of two checkpoints by their values; a context, because it hashes in threads.
 
@@ -45,18 +59,20 @@ class Settler:
 
     def __init__(self, reference: StoredCheckpoint, candidate: StoredCheckpoint, steps: Mapping[str, Steps]) -> None:
         self._reference, self._candidate, self._steps = reference, candidate, steps
-        self._threads = ThreadPoolExecutor(2, "tensoraudit-digest")
+        most, kept = 8 * ELEMENTS, BEHIND + 1
+        self._tools = Tools((ThreadPoolExecutor(1), ThreadPoolExecutor(1)), (Buffers(most, kept), Buffers(most, kept)))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._threads.shutdown()
+        for threads in self._tools.threads:
+            threads.shutdown()
 
     def settle(self, pair: PairedTensor, a: Entry, b: Entry) -> PairedTensor:
         """Return the pair with what its values say; "unread" with the reason where they cannot be had."""
         try:
-            settling = _Settling(((self._reference, a), (self._candidate, b)), self._threads, pair)
+            settling = _Settling(((self._reference, a), (self._candidate, b)), self._tools, pair)
             return settling.settled(self._steps.get(pair.candidate, ()))
         except UnreadableValues as problem:
             return replace(pair, status="unread", permutation=(), note=_joined(pair.note, problem.reason))
@@ -65,13 +81,13 @@ class Settler:
 class _Settling:
     """One pair. Each attempt returns the settled pair, or None where it does not explain the values."""
 
-    def __init__(self, sides: tuple[Side, Side], threads: ThreadPoolExecutor, pair: PairedTensor) -> None:
-        self._sides = sides
+    def __init__(self, sides: tuple[Side, Side], tools: Tools, pair: PairedTensor) -> None:
+        self._sides, self._tools = sides, tools
         (_, a), (_, b) = sides
         self._a, self._b = a, b
         self._types = type_of(a), type_of(b)
         self._pair = replace(pair, permutation=(), note=_without_suspicion(pair.note))
-        self._comparison = BlockComparison(threads, self._types)
+        self._comparison = BlockComparison(tools.threads, self._types)
         self._plain: Outcome | None = None
 
     def settled(self, steps: Steps) -> PairedTensor:
@@ -90,7 +106,7 @@ class _Settling:
     def _as_it_is(self) -> PairedTensor | None:
         if self._a.shape != self._b.shape:
             return None
-        self._plain = outcome = self._comparison.compare(self._flat(0), self._flat(1))
+        self._plain = outcome = self._compared_flat()
         note = ""
         if permutation_by_axes(self._a, self._b) is not None and outcome.holds:
             note = f"the same in memory, though the formats keep it as {self._a.axes} and {self._b.axes}"
@@ -115,7 +131,7 @@ class _Settling:
     def _reshaped(self) -> PairedTensor | None:
         if self._a.shape == self._b.shape or self._a.numel != self._b.numel:
             return None
-        outcome = self._comparison.compare(self._flat(0), self._flat(1))
+        outcome = self._compared_flat()
         return self._result("reshaped", outcome) if outcome.holds else None
 
     def _rearranged(self) -> PairedTensor | None:
@@ -143,7 +159,7 @@ class _Settling:
             return None
         rest = views[0][tail] if self._a.shape[axis] > size else views[1][tail]
         number = self._types[0 if self._a.shape[axis] > size else 1]
-        filled = "zeros" if not number.widen(rest).any() else "not zeros"
+        filled = "not zeros" if any(number.widen(words).any() for words in view_blocks(rest)) else "zeros"
         return self._result("padded", outcome, f"{rest.shape[axis]:,} more along axis {axis}, {filled}")
 
     def _searched(self) -> PairedTensor | None:
@@ -196,21 +212,32 @@ class _Settling:
         if self._plain is not None and self._plain.distance is not None:
             return self._result("different", self._plain, _joined(note, self._plain.distance.reason))
         note = _joined(self._pair.note, note)
-        return replace(self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note)
+        return replace(
+            self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note
+        )
 
     def _folded(self) -> str:
         """Say so where each output channel is the reference's times a factor of its own."""
-        if len(self._a.shape) < 2 or self._most_bytes() > SEARCHED:
+        if (
+            len(self._a.shape) < 2
+            or self._most_bytes() > SEARCHED
+            or self._types[0].per_byte * self._types[1].per_byte > 1
+        ):
             return ""
-        orders = [order for order in CONVENTIONS if len(order) == len(self._a.shape)]
-        if sorted(self._a.shape) != sorted(self._b.shape) or any(kind.per_byte > 1 for kind in self._types):
-            return ""
-        ours, theirs = self._rounded_alike()
-        for order in (tuple(range(ours.ndim)), *orders):
-            made = ours.transpose(order)
-            if made.shape == theirs.shape and any(is_folded(made, theirs, axis) for axis in (0, made.ndim - 1)):
-                return "each output channel is the reference's times a factor of its own, as folding a normalisation does"
+        views = self._view(0), self._view(1)
+        for order in (tuple(range(len(self._a.shape))), *CONVENTIONS):
+            if len(order) != len(self._a.shape) or views[0].transpose(order).shape != views[1].shape:
+                continue
+            for axis in (0, len(order) - 1):
+                if self._is_folded(views[0].transpose(order), views[1], axis):
+                    return "each output channel is the reference's times a factor of its own: a folded normalisation"
         return ""
+
+    def _is_folded(self, reference: Array, candidate: Array, axis: int) -> bool:
+        """A look at a corner first: mostly it says no, and the whole tensor need not be read."""
+        corner = tuple(slice(2 if each == axis else 64) for each in range(reference.ndim))
+        sides = (reference[corner], candidate[corner]), (reference, candidate)
+        return all(is_folded(self._types[0].widen(one), self._types[1].widen(other), axis) for one, other in sides)
 
     def _result(self, status: Status, outcome: Outcome, note: str = "") -> PairedTensor:
         return replace(self._pair, status=status, note=_joined(self._pair.note, note), **outcome.known)
@@ -220,17 +247,21 @@ class _Settling:
         if outcome.distance is None:
             return False
         one = outcome.distance.largest
-        pieces = (self._types[1].widen(words) for words in self._flat(1)())
+        pieces = (self._types[1].widen(words) for words in self._flat(1, self._tools.buffers[1])())
         other = max((float(np.abs(piece).max()) for piece in pieces), default=0.0)
         return abs(one - other) <= ROUNDINGS * self._eps() * max(one, other)
 
     def _eps(self) -> float:
         return EPS.get(narrower(self._a.dtype, self._b.dtype), 0.0)
 
-    def _flat(self, side: int) -> Run:
+    def _compared_flat(self) -> Outcome:
+        one, other = self._tools.buffers
+        return self._comparison.compare(self._flat(0, one), self._flat(1, other), again=self._flat(0))
+
+    def _flat(self, side: int, buffers: Buffers | None = None) -> Run:
         stored, entry = self._sides[side]
         most = ELEMENTS * self._types[side].word.itemsize
-        return lambda: word_blocks(stored, entry, most)
+        return lambda: word_blocks(stored, entry, most, buffers)
 
     def _view(self, side: int) -> Array:
         return view_of(*self._sides[side])

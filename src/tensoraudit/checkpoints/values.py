@@ -15,12 +15,13 @@ import numpy as np
 
 from tensoraudit.checkpoints.element_types import Array, ElementType, element_type
 from tensoraudit.checkpoints.schema import Entry, Part, StoredCheckpoint
-from tensoraudit.checkpoints.stored_parts import PartFiles, UnreadableValues
+from tensoraudit.checkpoints.stored_parts import Buffers, PartFiles, UnreadableValues
 
 __all__ = ["UnreadableValues", "blocks", "read_entry", "read_words", "word_blocks"]
 
 MOST: Final = 8 << 20
 """Bytes of a block of words, unless the caller says otherwise."""
+_MOST_AXES: Final = 32
 _LARGEST: Final = (1 << 62) - 1
 _REPEATED: Final = 1 << 30
 """Bytes that a tensor with strides of 0 may grow to: more would be a bomb of a few stored bytes."""
@@ -74,13 +75,18 @@ def blocks(stored: StoredCheckpoint, entry: Entry, most: int = MOST) -> Iterator
         yield values
 
 
-def word_blocks(stored: StoredCheckpoint, entry: Entry, most: int = MOST) -> Iterator[Array]:
-    """Yield a tensor's words as they are stored, in C order, at most `most` bytes at a time."""
+def word_blocks(
+    stored: StoredCheckpoint, entry: Entry, most: int = MOST, buffers: Buffers | None = None
+) -> Iterator[Array]:
+    """Yield a tensor's words as they are stored, in C order, at most `most` bytes at a time.
+
+    With `buffers` a block is overwritten some blocks later.
+    """
     dtype = type_of(entry)
     _check(entry, dtype)
     if not entry.numel:
         return
-    with PartFiles(stored.root) as files:
+    with PartFiles(stored.root, buffers) as files:
         source = _Whole(entry, dtype, files) if is_plain(entry) else _Pieces(entry, dtype, files)
         yield from source.blocks(max(1, most // dtype.word.itemsize) * dtype.per_byte)
 
@@ -110,13 +116,18 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[Box]:
 
 
 def _check(entry: Entry, dtype: ElementType) -> None:
-    """Refuse numbers that are no sizes, a tensor that a few stored bytes would blow up, and one with no bytes at all."""
+    """Refuse numbers that are no sizes, a tensor that a few stored bytes blow up, and one without any bytes."""
     for part in entry.parts:
         numbers = (part.offset or 0, part.bytes, *part.start, *part.shape)
         if min(numbers) < 0 or max(numbers) > _LARGEST:
             raise UnreadableValues(f"its place in {part.file} is no place: {numbers}")
     size, held = dtype.stored_bytes(entry.numel), sum(part.bytes for part in entry.parts)
-    if min(entry.shape, default=0) < 0 or max(*entry.shape, size, 0) > _LARGEST:
+    # Numpy multiplies the axes that are not empty, whatever stands beside them.
+    if (
+        len(entry.shape) > _MOST_AXES
+        or min(entry.shape, default=0) < 0
+        or prod(max(1, axis) for axis in entry.shape) > _LARGEST >> 5
+    ):
         raise UnreadableValues(f"its shape {list(entry.shape)} is no shape")
     if entry.numel and not entry.parts:
         raise UnreadableValues("no file holds its bytes")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tensoraudit.audit.lint_cache import cached_lint
 from tensoraudit.collection import without_collection
 from tensoraudit.findings.result import Result
 from tensoraudit.options import Options, make_options
@@ -61,6 +60,8 @@ def _lint(options: Options) -> Result:
 
 def audit_source(paths: list[str], given: Mapping[str, Any]) -> int:
     """Read and match source files alone. Raises UserError."""
+    from tensoraudit.audit.lint_cache import cached_lint
+
     options = make_options({**given, "code": paths})
     check_reports(options.report)
     with without_collection():

@@ -12,7 +12,7 @@ from tensoraudit.facts.site import Side, Site
 
 @record
 class Tensor:
-    """One stored tensor. `offset` and `bytes` count within `file`; `location` is "inline", "external", "zip" or "shard".
+    """One stored tensor. `offset` and `bytes` count in `file`; `location` is "inline", "external", "zip" or "shard".
 
     Of one that is stored in several pieces `file` holds the first, `bytes` counts all, and `offset` is None.
     """

@@ -128,7 +128,7 @@ class Suppressed:
 class Result:
     """Everything an audit knows at its end. `layers` maps target -> layer -> worst open severity or "none".
 
-    `checkpoint` is what `checkpoint show` or `--checkpoint` has read, `checkpoint_diff` what `checkpoint diff` has found,
+    `checkpoint` is what `checkpoint show` or `--checkpoint` read, `checkpoint_diff` what `checkpoint diff` has found,
     `resume` how `checkpoint resume` ended (see docs/checkpoint-resume.md).
     """
 

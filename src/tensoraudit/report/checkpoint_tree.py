@@ -25,6 +25,9 @@ FEW: Final = 6
 
 LONGEST: Final = 72
 
+WIDEST: Final = 24
+"""Characters of the numbers of alike siblings."""
+
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)")
 
 
@@ -92,32 +95,33 @@ def _sum_up(root: Branch) -> None:
         order.extend(branch.inside.values())
     kinds: dict[object, int] = {}
     for branch in reversed(order):
-        _add(branch)
+        held: list[object] = []
+        dtypes = set()
+        branch.tensors = len(branch.own)
+        for name, entry in branch.own.items():
+            branch.bytes += entry.stored_bytes
+            dtypes.add(entry.dtype)
+            held += name, entry.dtype, entry.shape
         if branch.inside:
+            _add(branch, dtypes)
             branch.inside = _folded(branch.inside)
-        held = tuple((name, entry.dtype, entry.shape) for name, entry in branch.own.items())
-        inside = tuple((name, inner.kind) for name, inner in branch.inside.items())
-        branch.kind = kinds.setdefault((held, inside), len(kinds))
+            held += ((name, inner.kind) for name, inner in branch.inside.items())
+        branch.dtypes = tuple(dtypes) if len(dtypes) < 2 else tuple(sorted(dtypes))
+        branch.kind = kinds.setdefault(tuple(held), len(kinds))
 
 
-def _add(branch: Branch) -> None:
-    dtypes: set[str] = set()
-    for entry in branch.own.values():
-        branch.bytes += entry.stored_bytes
-        dtypes.add(entry.dtype)
-    branch.tensors = len(branch.own)
+def _add(branch: Branch, dtypes: set[str]) -> None:
     for inner in branch.inside.values():
         branch.tensors += inner.tensors
         branch.bytes += inner.bytes
         dtypes.update(inner.dtypes)
-    branch.dtypes = tuple(sorted(dtypes))
 
 
 def _folded(branches: dict[str, Branch]) -> dict[str, Branch]:
     """Siblings with a number in their name, and the same inside, as one; each where the first of them stood."""
     groups: dict[tuple[str, int], list[tuple[int, Branch]]] = {}
     for name, branch in branches.items():
-        if (match := _NUMBERED.fullmatch(name)) and len(match[2]) < 10:
+        if name[-1:].isdigit() and (match := _NUMBERED.fullmatch(name)) and len(match[2]) < 10:
             groups.setdefault((match[1], branch.kind), []).append((int(match[2]), branch))
     folded = dict(branches)
     for (start, _), members in groups.items():
@@ -125,13 +129,21 @@ def _folded(branches: dict[str, Branch]) -> dict[str, Branch]:
             continue
         first = members[0][1]
         numbers = tuple(sorted(number for number, _ in members))
-        joined = replace(first, name=f"{start}{ranges(numbers)}", alike=numbers)
+        joined = replace(first, name=f"{start}{_numbers(numbers)}", alike=numbers)
         joined.tensors = sum(branch.tensors for _, branch in members)
         joined.bytes = sum(branch.bytes for _, branch in members)
         folded[first.name] = joined
         for _, branch in members[1:]:
             del folded[branch.name]
     return folded
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    """The numbers of siblings in a few characters: an optimiser often has a hundred here and there."""
+    text = ranges(numbers)
+    if len(text) <= WIDEST:
+        return text
+    return f"{text[:WIDEST].rpartition(', ')[0] or numbers[0]}, ... {numbers[-1]}"
 
 
 def lines(root: Branch, room: int | None = ROOM) -> list[Line]:

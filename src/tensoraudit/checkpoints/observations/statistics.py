@@ -53,11 +53,12 @@ def _file_of(tensors: Mapping[str, Entry]) -> str:
 
 def observe_diff(diff: CheckpointDiff) -> Iterator[Observation]:
     """Yield `statistics_lost`, `statistics_swapped` and `statistics_default`, one for each layer of the reference."""
-    layers: dict[str, dict[str, PairedTensor]] = {}
-    for pair in diff.pairs:
-        if pair.reference:
-            layer, kind = place_of(pair.reference)
-            layers.setdefault(layer, {})[kind] = pair
+    placed = [(*place_of(pair.reference), pair) for pair in diff.pairs if pair.reference]
+    normalised = {layer for layer, kind, _ in placed if kind in MEANS}
+    layers: dict[str, dict[str, PairedTensor]] = {layer: {} for layer, _, _ in placed if layer in normalised}
+    for layer, kind, pair in placed:
+        if layer in normalised:
+            layers[layer][kind] = pair
     for layer, pairs in layers.items():
         mean, variance = _one_of(pairs, MEANS), _one_of(pairs, VARIANCES)
         if mean is not None and variance is not None:
