@@ -137,5 +137,5 @@ def test_many_numbers_of_alike_siblings_are_cut_short():
     numbers = [*range(0, 200, 2), 300]
     entries = [Entry("step", "float32", (), (Part("f", 0, 4),), path=("state", str(number))) for number in numbers]
     names = [line.name for line in lines(grow("optimizer", entries))]
-    assert names[-1] == "0, 2, 4, 6, 8, 10, 12, ... 300"
+    assert names[-1] == "state.0, 2, 4, 6, 8, 10, 12, ... 300"
     assert max(map(len, names)) < 40

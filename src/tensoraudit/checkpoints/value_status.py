@@ -38,7 +38,7 @@ from tensoraudit.equivalence.parameter import is_folded
 from tensoraudit.equivalence.steps import Steps, apply, describe, find_steps
 from tensoraudit.equivalence.verdict import Verdict
 
-SEARCHED: Final = 16 << 20
+SEARCHED: Final = 8 << 20
 """Bytes of a tensor that is searched for steps beyond a permutation: both sides are in memory for that."""
 
 Side = tuple[StoredCheckpoint, Entry]
