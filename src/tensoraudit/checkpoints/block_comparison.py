@@ -68,11 +68,12 @@ class BlockComparison:
                 continue
             if tally is None:
                 tally = self._begun(again or reference, before)
+            # The candidate's thread has the least to do; the block stays as it is until both have looked at it.
+            rounded = self._threads[1].submit(self._is_rounded, x, y) if cast else None
             for start in range(0, x.size, STEP):
-                words = x[start : start + STEP], y[start : start + STEP]
-                values = self._types[0].widen(words[0]), self._types[1].widen(words[1])
-                tally.add(*values)
-                cast = cast and self._is_rounded(words, values)
+                part = slice(start, start + STEP)
+                tally.add(self._types[0].widen(x[part]), self._types[1].widen(y[part]))
+            cast = rounded is not None and rounded.result()
         pair = digests.finish()
         if tally is None:
             return Outcome(not self._is_cast, pair, is_cast=self._is_cast)
@@ -90,14 +91,22 @@ class BlockComparison:
             before -= words.size
         return tally
 
-    def _is_rounded(self, words: tuple[Array, Array], values: tuple[Array, Array]) -> bool:
+    def _is_rounded(self, reference: Array, candidate: Array) -> bool:
         """Whether the narrower side is the other one, rounded to nearest; other types are judged at the end."""
         side = 1 if narrows(*self._names) else 0
-        rounded = narrow(values[1 - side], self._names[side])
-        if rounded is None or np.array_equal(rounded, words[side]):
-            return True
-        made, found = self._types[side].widen(rounded), values[side]
-        return bool(((made == found) | (np.isnan(made) & np.isnan(found))).all())
+        words = reference, candidate
+        for start in range(0, reference.size, STEP):
+            wide, found = (words[each][start : start + STEP] for each in (1 - side, side))
+            rounded = narrow(self._types[1 - side].widen(wide), self._names[side])
+            if rounded is None:
+                return True
+            if not np.array_equal(rounded, found) and not self._same_numbers(side, rounded, found):
+                return False
+        return True
+
+    def _same_numbers(self, side: int, made: Array, found: Array) -> bool:
+        one, other = self._types[side].widen(made), self._types[side].widen(found)
+        return bool(((one == other) | (np.isnan(one) & np.isnan(other))).all())
 
     def _counts_as_cast(self, distance: Distance) -> bool:
         """Every block was rounded to nearest, or the type is none that is rounded to here and noise explains it."""
