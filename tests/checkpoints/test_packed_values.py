@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tensoraudit.checkpoints import npz, onnx_weights, orbax
+from tensoraudit.checkpoints import keras_weights, npz, onnx_weights, orbax
+from tensoraudit.checkpoints.stored_parts import UnreadableValues
 from tensoraudit.checkpoints.values import read_entry
+
+HDF5 = Path(__file__).parents[2] / "fixtures" / "hdf5"
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -35,6 +41,29 @@ def test_numbers_of_onnx_in_varints(tmp_path):
     assert values == {"a": [[1, -2], [300, -(2**31)]], "h": [0.5, -2.0, 65504.0]}
 
 
+def test_datasets_of_hdf5_in_chunks():
+    stored = keras_weights.read(HDF5 / "chunked.h5")
+    values = {entry.name: read_entry(stored, entry) for entry in stored.entries}
+    assert values.keys() == {"plain", "packed"}
+    for array in values.values():
+        assert array.dtype == np.float32 and np.array_equal(array, np.arange(60).reshape(6, 10))
+
+
+def test_damaged_chunks_are_unreadable(tmp_path):
+    content = bytearray((HDF5 / "chunked.h5").read_bytes())
+    at = content.index(b"TREE", content.index(b"TREE", content.index(b"TREE") + 1) + 1)
+    content[at : at + 4] = b"EERT"
+    (tmp_path / "m.h5").write_bytes(content)
+    stored = keras_weights.read(tmp_path / "m.h5")
+    refused = 0
+    for entry in stored.entries:
+        with contextlib.suppress(UnreadableValues):
+            read_entry(stored, entry)
+            continue
+        refused += 1
+    assert refused == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["database_zarr", "folders_zarr", "database_zarr3", "folders_zarr3", "chunks"])
 def test_arrays_of_orbax(jax_files, name):
@@ -53,8 +82,6 @@ def test_arrays_of_orbax(jax_files, name):
 @pytest.mark.slow
 def test_a_chunk_of_orbax_that_is_damaged_is_unreadable(jax_files, tmp_path):
     import shutil
-
-    from tensoraudit.checkpoints.stored_parts import UnreadableValues
 
     folder = shutil.copytree(jax_files.root / "folders_zarr", tmp_path / "c")
     chunk = folder / "params.dense.kernel" / "0.1"

@@ -11,10 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from tensoraudit.artifacts.hdf5_chunks import read_chunks
 from tensoraudit.artifacts.hdf5_datasets import Dataset
 from tensoraudit.artifacts.hdf5_tree import Hdf5Tree
+from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.checkpoints.schema import Entry, Group, Observation, Part
 
 MODEL, OPTIMIZER = "model_weights", "optimizer_weights"
@@ -100,6 +103,12 @@ def _part(home: Home, data: Dataset, chunked: int | None) -> Part:
         codec = f"chunks:{chunked}:{home.offset}"
     offset = None if codec or data.offset is None else home.offset + data.offset
     return Part(home.file, offset, data.bytes, codec=codec)
+
+
+def inflate(root: Path, part: Part) -> bytes:
+    """Return the bytes of a piece that lies in chunks, in C order. Raises Hdf5Error, a ValueError, for damage."""
+    _, header, base = part.codec.split(":")
+    return read_chunks(map_file(root / part.file)[int(base) :], int(header), part.bytes)
 
 
 def _by_class(tree: Hdf5Tree, home: Home, classes: Mapping[str, str]) -> Iterator[Entry]:

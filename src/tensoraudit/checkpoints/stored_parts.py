@@ -18,7 +18,7 @@ import numpy as np
 
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
-from tensoraudit.checkpoints import onnx_weights, orbax
+from tensoraudit.checkpoints import keras_tree, onnx_weights, orbax
 from tensoraudit.checkpoints.element_types import Array, ElementType
 from tensoraudit.checkpoints.npz import LIMITS
 from tensoraudit.checkpoints.schema import Part
@@ -27,6 +27,7 @@ from tensoraudit.errors import InputError
 _OPEN: Final = 64
 """Files kept open at once; a tensor in more shards than that opens them again."""
 _UNPACKERS: Final[Mapping[str, Callable[[Path, Part], bytes]]] = {
+    "chunks": keras_tree.inflate,
     "varint": onnx_weights.inflate,
     "zarr": orbax.inflate,
 }
