@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tensoraudit.audit.alone import run_alone
 from tensoraudit.audit.causes_by_value import find_causes
 from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
 from tensoraudit.audit.conclude import conclude, match_and_settle
@@ -53,6 +54,7 @@ SCAN: tuple[Step, ...] = (
     list_operators,
     run_reference,
     measure_training,
+    run_alone,
     convert,
     measure_coverage,
     pair_models,
