@@ -95,11 +95,13 @@ def _read_array(archive: SafeZip, member: str, file: str, found: _Found) -> None
         reason = error.message if isinstance(error, InputError) else str(error)
         found.observe(Observation("file_unread", name, reason, f"Array {name!r} {reason}", file))
         return
+    held = archive.size(member) - header.size
     if header.dtype == "object":
         found.objects.append(name)
         _look_into_pickle(archive, member, header, found)
+        part = Part(file, None, held, codec="pickle")
+        found.entries.append(Entry(name, header.dtype, header.shape, (part,), "other"))
         return
-    held = archive.size(member) - header.size
     size = header.data_bytes if header.item else held
     if held < size:
         message = f"Array {name!r} holds {held:,} bytes and its shape needs {size:,}"
