@@ -171,3 +171,29 @@ def test_long_pickles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pickle_machine, "MAX_BYTES", 50)
     with pytest.raises(BrokenPickleError, match="more than 50 bytes"):
         run(b"N0" * 30 + b"N.")
+
+
+class Place:
+    def __init__(self, number):
+        self.number, self.shared = number, ["shared"]
+
+
+def test_what_is_built_may_be_made_small_and_what_is_fetched_again_is_still_there():
+    """Memory that is fetched later stays, over short, long and text keys of the memo."""
+    places = [Place(number) for number in range(1000)]
+    for place in places:
+        place.shared = places[0].shared
+    for protocol in (0, 2, 4):
+        wishes, built = Wishes(), []
+
+        def fold(call, built=built):
+            built.append(dict(call.state.pairs)["number"])
+            call.state = dict(call.state.pairs)["shared"]
+
+        data = pickle.dumps([places, places[::-1]], protocol)
+        root = interpret(Stream(memoryview(data)), wishes, built=fold)
+        forwards, backwards = (side.values for side in root.values)
+        assert built == list(range(1000))
+        assert all(one is other for one, other in zip(forwards, reversed(backwards), strict=True))
+        assert {id(call.state) for call in forwards} == {id(forwards[0].state)}
+        assert forwards[0].state.values == ["shared"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import pickletools
+import re
 import struct
 import warnings
 from collections.abc import Callable, Iterator
@@ -129,14 +130,18 @@ class Stream:
         return self.at
 
 
-def interpret(stream: Stream, wishes: Wishes, most: int | None = None) -> Any:
+def interpret(
+    stream: Stream, wishes: Wishes, most: int | None = None, built: Callable[[Call], None] | None = None
+) -> Any:
     """Return the root object of the pickle at the stream's position, and leave the stream behind it.
 
-    Adds to `wishes` what the pickle wants. Raises BrokenPickleError for bytes that are no whole pickle, and InputError
-    for one that is too large to be read: of more than `most` opcodes (MAX_OPCODES by default).
+    Adds to `wishes` what the pickle wants. `built` is called with every call that has got its state, and may put
+    something smaller in its place; what the pickle cannot fetch again is then forgotten at once. Raises
+    BrokenPickleError for bytes that are no whole pickle, and InputError for one that is too large to be read: of more
+    than `most` opcodes (MAX_OPCODES by default).
     """
     most = MAX_OPCODES if most is None else most
-    machine = _Machine(wishes, stream)
+    machine = _Machine(wishes, stream, built)
     collecting = gc.isenabled()
     gc.disable()  # a million small objects that all stay: looking for cycles among them takes longer than making them
     try:
@@ -153,12 +158,13 @@ def interpret(stream: Stream, wishes: Wishes, most: int | None = None) -> Any:
 class _Machine:
     """The unpickler's stack, marks and memo."""
 
-    def __init__(self, wishes: Wishes, stream: Stream) -> None:
+    def __init__(self, wishes: Wishes, stream: Stream, built: Callable[[Call], None] | None) -> None:
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
-        self.wishes, self.stream = wishes, stream
+        self.wishes, self.stream, self.built = wishes, stream, built
         self.view = stream.view[: stream.at + MAX_BYTES]
+        self.fetched = None if built is None else _fetched(self.view)
 
     def run(self, most: int) -> Any:
         """Execute opcodes up to STOP. Every step takes the position of its argument and returns that of the next."""
@@ -244,6 +250,8 @@ def _build(machine: _Machine, _: Any) -> None:
     state = machine.pop()
     if isinstance(machine.stack[-1], Call):
         machine.stack[-1].state = state
+        if machine.built is not None:
+            machine.built(machine.stack[-1])
 
 
 def _extend(machine: _Machine, values: list[Any]) -> None:
@@ -405,8 +413,22 @@ def _push_byte(machine: _Machine, at: int) -> int:
 
 
 def _memoize(machine: _Machine, at: int) -> int:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
+    key = len(machine.memo)
+    kept = machine.fetched is None or key < _ONE_BYTE or key in machine.fetched
+    machine.memo[key] = machine.stack[-1] if kept else None
     return at
+
+
+_ONE_BYTE: Final = 256
+_FETCHES: Final = (re.compile(rb"(?=j(.{4}))", re.DOTALL), re.compile(rb"(?=g(\d{1,10})\n)"))
+
+
+def _fetched(view: memoryview) -> frozenset[int]:
+    """The keys of the memo, beyond those of one byte, that any opcode in these bytes may fetch: each stands behind the
+    byte of its opcode, wherever that is. A superset, so that nothing is missing that is fetched."""
+    long, text = _FETCHES
+    keys = {int.from_bytes(found[1], "little") for found in long.finditer(view)}
+    return frozenset(keys | {int(found[1]) for found in text.finditer(view)})
 
 
 def _unknown(machine: _Machine, at: int) -> int:

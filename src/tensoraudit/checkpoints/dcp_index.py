@@ -2,12 +2,12 @@
 
 What each name is (shape, dtype, chunks), which keys a flat name came from, and in which file, at which offset, each
 chunk lies. A large run has a hundred thousand chunks of a hundred opcodes each, so the tables are read from the
-pickle's nodes as they are, and the nodes are let go on the way.
+pickle's nodes as they are, and those of a chunk are made small as soon as they are whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -30,8 +30,8 @@ Keys = tuple[Any, ...]
 Chunk = tuple[str, tuple[int, ...] | None]
 """A flat name, and the start of the chunk (None for what is no tensor)."""
 
-_MOST_OPCODES: Final = 8_000_000
-"""Some seventy thousand chunks of 112 opcodes each; half a gigabyte at worst."""
+_MOST_OPCODES: Final = 16_000_000
+"""Some 140,000 chunks of 112 opcodes each: a model of 700 weights with the moments of Adam on 64 ranks."""
 _AGAIN: Final = "Copy the folder again, or save again with torch.distributed.checkpoint.save."
 
 
@@ -69,7 +69,7 @@ def read_index(path: Path) -> Index:
     """Read an index. Raises InputError for a damaged one, and for one of too many chunks."""
     wishes = Wishes()
     try:
-        root = interpret(Stream(map_file(path)), wishes, _MOST_OPCODES)
+        root = interpret(Stream(map_file(path)), wishes, _MOST_OPCODES, _fold)
     except BrokenPickleError as error:
         raise InputError(f"is a damaged or truncated index ({error})", where=str(path), remedy=_AGAIN) from error
     except InputError as error:
@@ -108,10 +108,9 @@ def _leaf(node: Any) -> Leaf | None:
     if shape is None or not isinstance(chunks, Items):
         return None
     pieces: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for chunk in map(_fields, chunks.values):
-        start, size = sizes_of(chunk.get("offsets")), sizes_of(chunk.get("sizes"))
-        if start is not None and size is not None:
-            pieces[start] = size
+    for chunk in chunks.values:
+        if isinstance(chunk, Call) and isinstance(chunk.state, _Box):
+            pieces[chunk.state.start] = chunk.state.size
     return Leaf(_dtype(fields.get("properties")), shape, pieces)
 
 
@@ -123,15 +122,55 @@ def _dtype(properties: Any) -> str:
 
 
 def _located(key: Any, place: Any) -> tuple[Chunk, Place] | None:
-    name, at = _fields(key), _fields(place)
-    file, offset, length = at.get("relative_path"), at.get("offset"), at.get("length")
+    name, at = (node.state if isinstance(node, Call) else None for node in (key, place))
+    return ((name.name, name.start), at) if isinstance(name, _Name) and isinstance(at, Place) else None
+
+
+class _Box(NamedTuple):
+    """A ChunkStorageMetadata."""
+
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+
+
+class _Name(NamedTuple):
+    """A MetadataIndex."""
+
+    name: str
+    start: tuple[int, ...] | None
+
+
+def _box(fields: Mapping[str, Any]) -> _Box | None:
+    start, size = sizes_of(fields.get("offsets")), sizes_of(fields.get("sizes"))
+    return None if start is None or size is None else _Box(start, size)
+
+
+def _name(fields: Mapping[str, Any]) -> _Name:
+    return _Name(str(fields.get("fqn")), sizes_of(fields.get("offset")))
+
+
+def _place(fields: Mapping[str, Any]) -> Place | None:
+    file, offset, length = fields.get("relative_path"), fields.get("offset"), fields.get("length")
     if not isinstance(file, str) or not isinstance(offset, int) or not isinstance(length, int):
         return None
     if not 0 <= offset < 1 << 63 or not 0 <= length < 1 << 63:
         return None
-    transforms = at.get("transform_descriptors")
+    transforms = fields.get("transform_descriptors")
     words = tuple(map(str, transforms.values)) if isinstance(transforms, Items) else ()
-    return (str(name.get("fqn")), sizes_of(name.get("offset"))), Place(file, offset, length, words)
+    return Place(file, offset, length, words)
+
+
+_FOLDED: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "ChunkStorageMetadata": _box, "MetadataIndex": _name, "_StorageInfo": _place,
+}  # fmt: skip
+"""What there is one of for each chunk, by class: nodes of kilobytes become a tuple."""
+
+
+def _fold(node: Call) -> None:
+    callee = node.arguments[0] if node.arguments else node.callee
+    make = _FOLDED.get(callee.name.rpartition(".")[2]) if isinstance(callee, Global) else None
+    if make is not None:
+        node.state, node.arguments = make(_fields(node)), []
 
 
 def _fields(node: Any) -> dict[str, Any]:
