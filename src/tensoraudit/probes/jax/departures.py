@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from tensoraudit.probes.converted import changes, converted
+from tensoraudit.probes.converted import Declared, changes, converted
 from tensoraudit.probes.jax.devices import device_of, pinned, seed_everything
 from tensoraudit.probes.jax.export import run_once
 from tensoraudit.probes.jax.forward import name_outputs
@@ -82,7 +82,7 @@ def _conversion(model: Model, leaves: Mapping[str, Any], params: Mapping[str, An
         for name, axes in asked.items()
         if name in arrays
     }
-    largest = loaded.made.largest if loaded.made is not None else {}
+    largest = loaded.made.largest if isinstance(loaded.made, Declared) else {}
     bounds = {
         symbol: largest[name][axis]
         for name, axes in dynamic.items()
