@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from tensoraudit.checkpoints.schema import Observation, StoredCheckpoint
 
@@ -16,8 +16,7 @@ By = Literal["map", "name", "prefix", "convention", "shape", "value", ""]
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PairedTensor:
+class PairedTensor(NamedTuple):
     """A tensor of the reference beside the candidate's, under their full names ("" where one side has none).
 
     `status`: "same_header" means that name, dtype and shape agree and that values were not asked for; "equal" that
@@ -36,7 +35,7 @@ class PairedTensor:
     permutation: tuple[int, ...] = ()
     dtypes: tuple[str, str] = ("", "")
     shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    loss: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    loss: Mapping[str, Any] = NOTHING
     verdict: str = ""
     linf: float | None = None
     digests: tuple[str, str] = ("", "")

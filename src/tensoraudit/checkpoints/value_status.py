@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -75,7 +74,7 @@ class Settler:
             settling = _Settling(((self._reference, a), (self._candidate, b)), self._tools, pair)
             return settling.settled(self._steps.get(pair.candidate, ()))
         except UnreadableValues as problem:
-            return replace(pair, status="unread", permutation=(), note=_joined(pair.note, problem.reason))
+            return pair._replace(status="unread", permutation=(), note=_joined(pair.note, problem.reason))
 
 
 class _Settling:
@@ -86,7 +85,7 @@ class _Settling:
         (_, a), (_, b) = sides
         self._a, self._b = a, b
         self._types = type_of(a), type_of(b)
-        self._pair = replace(pair, permutation=(), note=_without_suspicion(pair.note))
+        self._pair = pair._replace(permutation=(), note=_without_suspicion(pair.note))
         self._comparison = BlockComparison(tools.threads, self._types)
         self._plain: Outcome | None = None
 
@@ -125,7 +124,7 @@ class _Settling:
         for order in matching_orders(views, self._types, orders):
             outcome = self._compared(views[0], views[1].transpose(inverse(order)))
             if outcome.holds:
-                return replace(self._result("permuted", outcome), permutation=order)
+                return self._result("permuted", outcome)._replace(permutation=order)
         return None
 
     def _reshaped(self) -> PairedTensor | None:
@@ -183,10 +182,10 @@ class _Settling:
         try:
             made = apply(steps, ours)
         except ValueError as problem:
-            return replace(self._pair, status="different", note=f"the map does not fit: {problem}")
+            return self._pair._replace(status="different", note=f"the map does not fit: {problem}")
         if made.shape != theirs.shape:
             note = f"the map gives {list(made.shape)}, the candidate has {list(theirs.shape)}"
-            return replace(self._pair, status="different", note=note)
+            return self._pair._replace(status="different", note=note)
         distance = self._judged(made, theirs)
         status: Status = "permuted" if made.ndim == ours.ndim else "reshaped"
         if distance is not None and not distance.verdict.passes:
@@ -195,8 +194,7 @@ class _Settling:
 
     def _after_steps(self, status: Status, note: str, distance: Distance | None) -> PairedTensor:
         verdict = Verdict.IDENTICAL if distance is None else distance.verdict
-        return replace(
-            self._pair,
+        return self._pair._replace(
             status=status,
             verdict=str(verdict),
             linf=0.0 if distance is None else distance.linf,
@@ -212,8 +210,8 @@ class _Settling:
         if self._plain is not None and self._plain.distance is not None:
             return self._result("different", self._plain, _joined(note, self._plain.distance.reason))
         note = _joined(self._pair.note, note)
-        return replace(
-            self._pair, status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note
+        return self._pair._replace(
+            status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note
         )
 
     def _folded(self) -> str:
@@ -240,7 +238,7 @@ class _Settling:
         return all(is_folded(self._types[0].widen(one), self._types[1].widen(other), axis) for one, other in sides)
 
     def _result(self, status: Status, outcome: Outcome, note: str = "") -> PairedTensor:
-        return replace(self._pair, status=status, note=_joined(self._pair.note, note), **outcome.known)
+        return self._pair._replace(status=status, note=_joined(self._pair.note, note), **outcome.known)
 
     def _may_be_moved(self, outcome: Outcome) -> bool:
         """The largest magnitudes of both sides agree: the elements may be the same in other places."""
