@@ -44,8 +44,9 @@ def _is_in(name: str, path: tuple[str, ...]) -> bool:
 
 def _twins(stored: StoredCheckpoint) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], int]]:
     """Yield the path of each averaged set, that of the trained one, and the number of tensors."""
-    trained = _shapes(stored, "model")
-    for path, names in _shapes(stored, "ema").items():
+    averaged = _shapes(stored, "ema")
+    trained = _shapes(stored, "model") if averaged else {}
+    for path, names in averaged.items():
         twin = next((other for other, shapes in trained.items() if _alike(shapes, names)), None)
         if twin is not None:
             yield path, twin, len(names)

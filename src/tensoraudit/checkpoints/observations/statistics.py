@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _BATCH_NORM: Final = re.compile(r"(^|[._])(bn|batch_?norm(aliz?sation|alization)?(1d|2d|3d)?)(_?\d+)?$", re.IGNORECASE)
 """Last word of a layer that is called a batch normalisation."""
+_MEANT: Final = ("mean", "batch_norm")
+"""What the name of a mean holds: the word, or the layer where Keras numbers the variable."""
 _MAY_BE: Final = re.compile(r"bn|batch_?norm", re.IGNORECASE)
 
 
@@ -53,6 +55,8 @@ def _file_of(tensors: Mapping[str, Entry]) -> str:
 
 def observe_diff(diff: CheckpointDiff) -> Iterator[Observation]:
     """Yield `statistics_lost`, `statistics_swapped` and `statistics_default`, one for each layer of the reference."""
+    if not any(word in pair.reference for pair in diff.pairs for word in _MEANT):
+        return
     placed = [(*place_of(pair.reference), pair) for pair in diff.pairs if pair.reference]
     normalised = {layer for layer, kind, _ in placed if kind in MEANS}
     layers: dict[str, dict[str, PairedTensor]] = {layer: {} for layer, _, _ in placed if layer in normalised}
