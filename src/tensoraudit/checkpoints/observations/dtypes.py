@@ -21,7 +21,7 @@ def observe(stored: StoredCheckpoint) -> Iterator[Observation]:
     """Yield `half_counter` and `half_moment` for each such tensor, and `uneven_dtypes` for each tensor of a repeated
     layer whose dtype is not that of the same tensor in most of the others."""
     for entry in stored.entries:
-        if entry.dtype in _HALF:
+        if entry.dtype in _HALF and (entry.group == "optimizer" or entry.numel == 1):
             yield from _half(entry)
     yield from _uneven(stored)
 
