@@ -27,7 +27,9 @@ def stderr(outcome: Outcome) -> str:
 
 
 def still_works(job: RunJob) -> bool:
-    return job("echo").status == "ok"
+    outcome = job("echo")
+    assert outcome.status == "ok", outcome  # with the reason, should it ever not be
+    return True
 
 
 def test_a_job_answers_and_its_worker_stays_warm(job: RunJob) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tensoraudit.artifacts.hdf5 import Hdf5Error
 from tensoraudit.artifacts.hdf5_chunks import read_chunks
 from tensoraudit.artifacts.hdf5_datasets import Dataset
 from tensoraudit.artifacts.hdf5_tree import Hdf5Tree
@@ -107,8 +108,11 @@ def _part(home: Home, data: Dataset, chunked: int | None) -> Part:
 
 def inflate(root: Path, part: Part) -> bytes:
     """Return the bytes of a piece that lies in chunks, in C order. Raises Hdf5Error, a ValueError, for damage."""
-    _, header, base = part.codec.split(":")
-    return read_chunks(map_file(root / part.file)[int(base) :], int(header), part.bytes)
+    places = part.codec.split(":")[1:]
+    if len(places) != 2 or not all(place.isdecimal() for place in places):
+        raise Hdf5Error(f"lies in {part.codec}, which leads nowhere")
+    header, base = map(int, places)
+    return read_chunks(map_file(root / part.file)[base:], header, part.bytes)
 
 
 def _by_class(tree: Hdf5Tree, home: Home, classes: Mapping[str, str]) -> Iterator[Entry]:
