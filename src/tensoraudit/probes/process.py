@@ -70,7 +70,7 @@ class WorkerProcess:
 
     def still_alive(self) -> bool:
         """Look whether the worker is there for another job, and clear away one that died since the last."""
-        if self.alive and self._has_exited():
+        if self.alive and (self._has_exited() or procfs.is_zombie(self._process.pid)):
             self.end()
         return self.alive
 

@@ -33,6 +33,12 @@ def started(pid: int) -> int:
     return int(fields[19]) if fields else 0
 
 
+def is_zombie(pid: int) -> bool:
+    """Tell whether a process has ended and is not reaped. Its other threads may still be ending, and until they have
+    nobody can wait for it."""
+    return _fields(pid)[:1] == [b"Z"]
+
+
 def marked(marker: str, since: int) -> list[int]:
     """Return the ids of the processes started at or after `since` that carry `marker` in their first environment.
 
