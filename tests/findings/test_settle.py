@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensoraudit.facts import Measurement, Node, Site, Unknown
 from tensoraudit.facts.store import FactStore
-from tensoraudit.findings.settle import findings_from_matches
+from tensoraudit.findings.settle import _join, findings_from_matches
 from tensoraudit.language.engine import match_rules
 from tensoraudit.language.load import RuleSet, parse_rules
 
@@ -175,6 +177,16 @@ def test_tensors_of_one_checkpoint_are_one_finding():
     found = settle(rules(EQV, metric="checkpoint.key_extra", value="1"), [*rows, other])
     assert [finding.message for finding in found] == ["t0: 1 (2 more measurements of the same kind)", "t0: 1"]
     assert [row.subject for row in found[0].evidence] == ["t0", "t1", "t2"]
+
+
+def test_a_suspicion_does_not_hide_what_is_confirmed_beside_it():
+    """A folder with a suspected shard before a damaged one read as suspected, one step milder."""
+    row = Measurement("checkpoint.key_extra", "t1", 1, side="source")
+    (confirmed,) = settle(rules(EQV, metric="checkpoint.key_extra", value="1"), [row])
+    suspected = replace(confirmed, state="suspected", message="t0: 1")
+    joined = _join([suspected, confirmed])
+    assert (joined.state, joined.message) == ("confirmed", "t1: 1 (1 more measurement of the same kind)")
+    assert len(joined.evidence) == 2
 
 
 def test_what_the_files_themselves_measured_decides_without_a_run():

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tensoraudit.facts import Measurement, Site
 from tensoraudit.facts.store import FactStore
 from tensoraudit.findings.finding import Finding, Layer, Severity, State
+from tensoraudit.findings.severity import RANKS, counted
 from tensoraudit.language.confirm import Settled, settle_confirm
 from tensoraudit.language.edits import fix_text
 from tensoraudit.language.engine import Match
@@ -130,9 +131,10 @@ def _group(match: Match) -> tuple[str, str]:
 
 
 def _join(group: list[Finding]) -> Finding:
-    first = group[0]
+    """One finding for all: the first of those that count most, since a suspicion must not hide what is confirmed."""
     if len(group) == 1:
-        return first
+        return group[0]
+    first = max(group, key=lambda finding: RANKS[counted(finding)])
     evidence = [row for finding in group for row in finding.evidence]
     more = len(group) - 1
     suffix = f" ({more} more measurement{'s' if more > 1 else ''} of the same kind)"
