@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensoraudit.audit.checkpoints import describe_stored, diff_stored, read_stored, read_weights
-from tensoraudit.audit.state import Audit
+from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
+from tensoraudit.audit.state import Audit, Side
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Checkpoint, Tensor
 from tensoraudit.options import make_options
 from tensoraudit.pipeline import CHECKPOINT_DIFF, CHECKPOINT_SHOW, COMPARE, SCAN, new_audit, run, run_steps
+from tensoraudit.probes.outcome import Outcome
 
 torch = pytest.importorskip("torch")
 
@@ -173,3 +174,19 @@ def test_scan_holds_a_checkpoint_against_the_model(tmp_path):
     assert "b.bias" in found["CKP-017"].message and found["CKP-017"].state.value == "confirmed"
     assert "foreign" in found["CKP-018"].message
     assert other.checkpoint is not None and other.targets == ("onnx",)
+
+
+def test_a_model_without_parameters_is_no_match(tmp_path):
+    """All of nothing would be a share of 1, which refutes rules about names."""
+
+    class Workers:
+        def run(self, role, job, params):
+            return Outcome("ok", {"parameters": [], "modules": []})
+
+    torch.save({"w": torch.ones(2)}, tmp_path / "w.pt")
+    audit = read_weights(new_audit(make_options({"checkpoint": str(tmp_path / "w.pt"), "target": "onnx"}), "m.py:f"))
+    before = audit.add(pool=Workers(), reference=Side("pytorch", "pytorch.run", {}, "pytorch/cpu"))
+    after = compare_parameters(before)
+    assert not [row for row in after.measurements if row.metric == "checkpoint.keys_matched"]
+    (row,) = [probe for probe in after.probes if probe.name == "checkpoint.names"]
+    assert (row.status, row.required) == ("unsupported", True)

@@ -219,6 +219,9 @@ def compare_parameters(audit: Audit) -> Audit:
     if outcome.result is None:
         return audit
     model = [_model_tensor(row) for row in outcome.result["parameters"]]
+    if not model:  # all of nothing is there, which tells nothing of the file
+        reason = "the model lists no parameters, so there is nothing to hold the checkpoint against"
+        return audit.add(probes=(probe_row("checkpoint.names", role, "cpu", "unsupported", reason, required=True),))
     observed = against_model(stored, model, _partners(stored, model))
     return audit.add(measurements=tuple(checkpoint_measurements(stored, observed, "source")))
 
