@@ -14,9 +14,9 @@ from tensoraudit.audit.execute import run_candidates, run_reference
 from tensoraudit.audit.judge import judge
 from tensoraudit.audit.prepare import choose_samples, describe_reference, identify_artifacts, start_workers
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import new_audit
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit
 
 HERE = Path(__file__).resolve().parent
 REPEATS = 11

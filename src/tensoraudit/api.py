@@ -6,8 +6,9 @@ from os import PathLike
 from typing import Any
 
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import COMPARE, SCAN, new_audit, run
+from tensoraudit.pipeline import COMPARE, SCAN, run
 from tensoraudit.report.json import document
+from tensoraudit.steps import new_audit
 
 
 def scan(artifact: str | PathLike[str], *, target: str | None = None, **options: Any) -> dict[str, Any]:

@@ -6,10 +6,8 @@ anchored at measurements see the same store. A static finding is then settled by
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from tensoraudit.audit.alone import run_alone
+from tensoraudit.audit.begin import choose_rules
 from tensoraudit.audit.causes_by_value import find_causes
 from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
 from tensoraudit.audit.conclude import conclude, match_and_settle
@@ -24,22 +22,18 @@ from tensoraudit.audit.observe import collect_facts
 from tensoraudit.audit.operators import list_operators
 from tensoraudit.audit.ported import check_map, pair_models
 from tensoraudit.audit.prepare import (
-    choose_rules,
     choose_samples,
     describe_reference,
     identify_artifacts,
-    identify_sources,
     start_workers,
 )
 from tensoraudit.audit.resume import identify_program, keep_rules, measure_resume
-from tensoraudit.audit.state import Audit, Progress
+from tensoraudit.audit.state import Audit
 from tensoraudit.audit.training import measure_training
 from tensoraudit.findings.result import Result
-from tensoraudit.options import Options
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
-
-Step = Callable[[Audit], Audit]
+from tensoraudit.steps import Step, run_steps
 
 SCAN: tuple[Step, ...] = (
     identify_artifacts,
@@ -89,8 +83,6 @@ CHECKPOINT_RESUME: tuple[Step, ...] = (
     conclude,
 )
 
-LINT: tuple[Step, ...] = (identify_sources, choose_rules, collect_facts, match_and_settle, conclude)
-
 
 def run(steps: tuple[Step, ...], audit: Audit) -> Result:
     """Take an audit through its steps. Workers live inside this call and are gone after it, whatever happens.
@@ -100,23 +92,3 @@ def run(steps: tuple[Step, ...], audit: Audit) -> Result:
     limits = Limits(timeout=audit.options.timeout, memory=audit.options.memory)
     with Pool(limits=limits, interpreters=dict(audit.options.python)) as pool:
         return run_steps(steps, audit.add(pool=pool))
-
-
-def run_steps(steps: tuple[Step, ...], audit: Audit) -> Result:
-    """The steps alone, for an audit that already has what it needs."""
-    for step in steps:
-        started = time.perf_counter()
-        audit = step(audit)
-        audit = audit.add(timings={step.__name__: time.perf_counter() - started})
-    assert audit.result is not None
-    return audit.result
-
-
-def source_audit(options: Options) -> Audit:
-    """An audit of the source files in `options.code`, without workers."""
-    return Audit(options=options, progress=lambda text: None, spec=" ".join(options.code))
-
-
-def new_audit(options: Options, spec: str, against: str = "", progress: Progress = lambda text: None) -> Audit:
-    """An audit that knows only what the user typed."""
-    return Audit(options=options, progress=progress, spec=spec, against=against)

@@ -10,8 +10,9 @@ from tensoraudit.audit.state import Audit, Side
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Checkpoint, Tensor
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import CHECKPOINT_DIFF, CHECKPOINT_SHOW, COMPARE, SCAN, new_audit, run, run_steps
+from tensoraudit.pipeline import CHECKPOINT_DIFF, CHECKPOINT_SHOW, COMPARE, SCAN, run
 from tensoraudit.probes.outcome import Outcome
+from tensoraudit.steps import new_audit, run_steps
 
 torch = pytest.importorskip("torch")
 

@@ -7,9 +7,10 @@ import pytest
 
 from tensoraudit.audit.gradients import measure_gradients
 from tensoraudit.options import Options
-from tensoraudit.pipeline import SCAN, new_audit, run_steps
+from tensoraudit.pipeline import SCAN
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit, run_steps
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "gradients"
 FILES = {"pytorch": "torch_models.py", "tensorflow": "keras_models.py", "jax": "flax_models.py"}

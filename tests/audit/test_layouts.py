@@ -7,8 +7,8 @@ from tensoraudit.audit.layouts import as_candidate, as_reference, output_pairs
 from tensoraudit.audit.ported import _with_outputs, convention
 from tensoraudit.audit.state import Candidate, Run, Sample
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import new_audit
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit
 
 X = np.arange(2 * 3 * 5 * 7).reshape(2, 3, 5, 7)
 

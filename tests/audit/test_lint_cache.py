@@ -11,8 +11,8 @@ import pytest
 from tensoraudit.audit import lint_cache, lint_key
 from tensoraudit.audit.lint_cache import cache_folder, cached_lint, keep, recall
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import LINT, run_steps, source_audit
 from tensoraudit.report.json import document, without_moving_parts
+from tensoraudit.steps import LINT, run_steps, source_audit
 
 RULE = """\
 id: TST-001

@@ -13,8 +13,8 @@ from tensoraudit.audit.localise import localise
 from tensoraudit.audit.prepare import choose_samples, describe_reference, identify_artifacts, start_workers
 from tensoraudit.audit.state import Candidate
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import new_audit
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit
 
 sys.path.append(str(Path(__file__).parent))
 from localise_graphs import write_small

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensoraudit.artifacts.artifact import Artifact
-from tensoraudit.audit.observe import GRAPH_READERS
+from tensoraudit.audit.graph_readers import GRAPH_READERS
 from tensoraudit.audit.operators import has_operators, list_operators
 from tensoraudit.audit.state import Audit, Sample, Side
 from tensoraudit.facts import Model, Node, Site

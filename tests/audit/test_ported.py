@@ -15,10 +15,11 @@ from tensoraudit.audit.prepare import told
 from tensoraudit.audit.state import Audit
 from tensoraudit.errors import InputError
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import COMPARE, new_audit, run_steps
+from tensoraudit.pipeline import COMPARE
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
 from tensoraudit.report.json import document
+from tensoraudit.steps import new_audit, run_steps
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "ported"
 KERAS, TORCH, FLAX = (FOLDER / f"{name}_model.py" for name in ("keras", "torch", "flax"))

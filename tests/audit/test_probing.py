@@ -1,6 +1,6 @@
 import pytest
 
-from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.probes.outcome import Outcome
 
 

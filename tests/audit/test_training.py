@@ -16,10 +16,11 @@ from tensoraudit.audit.training import JITTER, measure_training, rows_of
 from tensoraudit.extract.python_source import read_python_text
 from tensoraudit.language.load import RuleSet, parse_rules
 from tensoraudit.options import Options
-from tensoraudit.pipeline import LINT, SCAN, new_audit, run
+from tensoraudit.pipeline import SCAN, run
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import LINT, new_audit
 
 RULE = """
 id: TST-001

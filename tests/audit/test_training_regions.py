@@ -15,9 +15,9 @@ from tensoraudit.extract.python_source import read_python_text
 from tensoraudit.facts import Call, ClassDef, Site
 from tensoraudit.language.load import load_rules, rules_folder
 from tensoraudit.options import Options
-from tensoraudit.pipeline import new_audit, run_steps
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit, run_steps
 
 HERE = Path(__file__).parent
 MODELS = HERE / "training_models.py"

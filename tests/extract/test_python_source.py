@@ -2,12 +2,15 @@
 
 import gc
 import math
+import os
 import time
 from textwrap import dedent
 
 import pytest
 
-from tensoraudit.extract.python_source import read_python_text
+from tensoraudit import halves
+from tensoraudit.extract import python_source
+from tensoraudit.extract.python_source import read_python, read_python_text
 from tensoraudit.facts import Call, ClassDef, Import, Name, Operation, Reference, Scope, Unknown
 
 
@@ -1014,3 +1017,39 @@ def test_all_meanings_of_a_call_are_told():
     text = "import a, b\ntry:\n    s = a.S()\nexcept E:\n    s = b.S()\ns.step()"
     assert [call.meanings for call in facts(text, Call)[-2:]] == [("a.S().step", "b.S().step")] * 2
     assert last_call("import a\na.S()").meanings == ()
+
+
+class TestTwoProcesses:
+    """A large project is read by a copy of the process too: nothing that comes back may tell."""
+
+    @pytest.fixture
+    def project(self, tmp_path):
+        files = {
+            "pkg/__init__.py": "",
+            "pkg/blocks.py": "from torch import nn\nclass Block(nn.Module):\n    def forward(self, x): return x\n",
+            "pkg/deep.py": "\n".join(" " * n + "for i in x:" for n in range(30)) + " f()",
+            "pkg/train.py": "from pkg.blocks import Block\ndef step(m: Block):\n    if m: m.half(1e999 - 1e999)\n",
+            "pkg/zeros.py": "import torch\nx = torch.zeros(3, dtype=torch.half)[0]\nx += 1\n",
+        }
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    def test_gives_what_one_gives(self, project, monkeypatch):
+        alone = read_python([project], root=project)
+        forked = []
+        fork = os.fork
+        monkeypatch.setattr(os, "fork", lambda: forked.append(1) or fork())
+        monkeypatch.setattr(python_source, "_WORTH_A_FORK", 1)
+        monkeypatch.setattr(halves, "two_processors", lambda: True)
+        together = read_python([project], root=project)
+        assert forked == [1]
+        assert repr(together) == repr(alone)  # NaN is not equal to itself
+        assert [skip.path for skip in together.skipped] == ["pkg/deep.py"]
+        assert "torch.nn.Module().half" in [fact.callee for fact in together.facts if isinstance(fact, Call)]
+
+    def test_a_small_project_is_read_by_one(self, project, monkeypatch):
+        monkeypatch.setattr(halves, "two_processors", lambda: True)
+        monkeypatch.setattr(os, "fork", None)
+        assert read_python([project], root=project).files == 4

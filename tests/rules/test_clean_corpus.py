@@ -19,7 +19,7 @@ from tensoraudit.findings.settle import findings_from_matches
 from tensoraudit.language.engine import match_rules
 from tensoraudit.language.load import load_rules, rules_folder
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import LINT, run_steps, source_audit
+from tensoraudit.steps import LINT, run_steps, source_audit
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from tensoraudit.audit.prepare import choose_samples, describe_reference, identi
 from tensoraudit.audit.training import measure_training
 from tensoraudit.language.load import load_rules, rules_folder
 from tensoraudit.options import Options
-from tensoraudit.pipeline import new_audit, run_steps
 from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
+from tensoraudit.steps import new_audit, run_steps
 
 pytest.importorskip("torch")
 

@@ -13,7 +13,8 @@ from typing import Any
 from tensoraudit.audit.cause_sentences import first_wrong, line_of, measurements, notes
 from tensoraudit.audit.layouts import as_reference, output_pairs
 from tensoraudit.audit.parameter_sides import ModelSide, ModelSides, pair_sides
-from tensoraudit.audit.probing import open_arrays, probe_row
+from tensoraudit.audit.probing import open_arrays
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.diagnosis import Diagnosis, diagnose
 from tensoraudit.equivalence.layer import Layer, make_layer

@@ -16,7 +16,8 @@ from typing import Any, Final
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.port_map import read_map
-from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.probing import wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.checkpoints.against_model import ModelTensor, against_model
 from tensoraudit.checkpoints.paired import CheckpointDiff, PairedTensor

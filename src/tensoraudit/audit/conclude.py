@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tensoraudit.audit.frameworks import rule_source, rule_target
+from tensoraudit.audit.roles import target_role
 from tensoraudit.audit.state import Audit
-from tensoraudit.audit.upgrade import target_role
 from tensoraudit.extract.derived import complete_store
 from tensoraudit.facts import Scope, Site
 from tensoraudit.findings.baseline import apply_baseline, read_baseline

@@ -12,10 +12,11 @@ from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.layouts import taken_names
 from tensoraudit.audit.migration import TOOLS, Route, routes
 from tensoraudit.audit.prepare import side_of
-from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.roles import two_interpreters
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate
 from tensoraudit.audit.travel import Journey, Known, Stop, travel
-from tensoraudit.audit.upgrade import two_interpreters, upgrade
+from tensoraudit.audit.upgrade import upgrade
 from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Conversion

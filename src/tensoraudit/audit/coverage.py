@@ -14,7 +14,7 @@ from typing import Any, Final
 from tensoraudit.audit.control_flow import control_flow
 from tensoraudit.audit.frameworks import FRAMEWORKS
 from tensoraudit.audit.migration import TOOLS, Hop, worker_of
-from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.facts import Measurement, Model, Node, Site
 from tensoraudit.findings.result import Migratability, OperatorUse

@@ -9,7 +9,8 @@ from typing import Any
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.layouts import argument_names, as_candidate
 from tensoraudit.audit.modes import run_modes
-from tensoraudit.audit.probing import has_nan, probe_row, read_runs, wire
+from tensoraudit.audit.probing import has_nan, read_runs, wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Probe

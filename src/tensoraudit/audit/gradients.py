@@ -19,7 +19,8 @@ from tensoraudit.audit.gradient_judge import Judged, compared, measurements_of, 
 from tensoraudit.audit.gradient_sides import Names, SideGradients
 from tensoraudit.audit.layouts import argument_names, as_candidate, as_reference, output_pairs
 from tensoraudit.audit.parameter_sides import pair_sides
-from tensoraudit.audit.probing import open_arrays, probe_row, read_runs, wire
+from tensoraudit.audit.probing import open_arrays, read_runs, wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.gradient_pairing import Group, Plan, plan_gradients
 from tensoraudit.equivalence.pairing import pair_outputs

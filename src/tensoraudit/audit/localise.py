@@ -14,7 +14,7 @@ from tensoraudit.audit.localise_by_name import search_by_name
 from tensoraudit.audit.localise_found import Located
 from tensoraudit.audit.localise_report import search_by_value
 from tensoraudit.audit.localise_sides import can_trace
-from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate
 from tensoraudit.findings.result import Equivalence
 from tensoraudit.probes.outcome import Outcome

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensoraudit.audit.frameworks import framework_of
-from tensoraudit.audit.probing import probe_row, read_runs, wire
+from tensoraudit.audit.probing import read_runs, wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate, Sample
 from tensoraudit.equivalence.verdict import Verdict
 

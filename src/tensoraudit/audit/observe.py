@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.frameworks import FRAMEWORKS
-from tensoraudit.audit.probing import probe_row
+from tensoraudit.audit.roles import target_role
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
-from tensoraudit.audit.upgrade import target_role
 from tensoraudit.extract.environment import read_environment
-from tensoraudit.extract.exported_program import read_exported_program
-from tensoraudit.extract.keras_config import read_keras_h5_layers, read_keras_layers, read_saved_model_layers
-from tensoraudit.extract.onnx import read_onnx
 from tensoraudit.extract.python_source import PythonFacts, read_python
-from tensoraudit.extract.tensorflow_saved import read_saved_model_graph
-from tensoraudit.extract.tflite_graph import read_tflite_graph
-from tensoraudit.extract.torchscript import read_torchscript
 from tensoraudit.facts import ClassDef, Fact, Import, Scope, Side
 from tensoraudit.facts.code_index import CodeIndex
 from tensoraudit.findings.result import Probe
 
 MODULES = tuple(name for each in FRAMEWORKS.values() for name in each.modules)
 """How the dotted names of model classes begin."""
-
-GraphReader = Callable[[Path, Side, Path], Iterable[Fact]]
-
-GRAPH_READERS: Mapping[str, GraphReader] = {
-    "torchscript": lambda path, side, root: read_torchscript(path, side=side, root=root),
-    "exported_program": lambda path, side, root: read_exported_program(path, side=side, root=root),
-    "onnx": lambda path, side, root: read_onnx(path, side=side),
-    "saved_model": lambda path, side, root: (
-        *read_saved_model_graph(path, side, root=root),
-        *read_saved_model_layers(path, side),
-    ),
-    "keras": lambda path, side, root: read_keras_layers(path, side),
-    "keras_h5": lambda path, side, root: read_keras_h5_layers(path, side),
-    "tflite": lambda path, side, root: read_tflite_graph(path, side),
-}
-"""Formats that carry a graph. An operator of a new format is one line here and one reader in `extract/`."""
 
 
 def collect_facts(audit: Audit) -> Audit:
@@ -55,8 +33,12 @@ def collect_facts(audit: Audit) -> Audit:
 
 
 def _read_graph(audit: Audit, artifact: Artifact, side: Side) -> Audit:
+    if artifact.format == "python_source" or artifact.path is None:
+        return audit
+    from tensoraudit.audit.graph_readers import GRAPH_READERS  # half of all readers, none of which `lint` needs
+
     reader = GRAPH_READERS.get(artifact.format)
-    if reader is None or artifact.path is None:
+    if reader is None:
         return audit
     return audit.add(facts=tuple(reader(artifact.path, side, audit.options.root.resolve())))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.prepare import export_sample
-from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.probing import wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.extract.keras_config import read_config
 from tensoraudit.extract.listed_graph import facts_from_listing

@@ -14,7 +14,9 @@ from tensoraudit.artifacts.state import require_model
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.migration import check_route, routes, worker_of
 from tensoraudit.audit.narrowing import narrow
-from tensoraudit.audit.probing import has_nan, probe_row, read_runs, transfer
+from tensoraudit.audit.probing import has_nan, read_runs, transfer
+from tensoraudit.audit.roles import source_role, target_role, two_interpreters
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.samples import (
     base_sizes,
     batch_labels,
@@ -25,15 +27,12 @@ from tensoraudit.audit.samples import (
     with_values,
 )
 from tensoraudit.audit.state import Audit, Side
-from tensoraudit.audit.upgrade import check_sides, source_role, target_role, two_interpreters, with_target
+from tensoraudit.audit.upgrade import check_sides, with_target
 from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
 from tensoraudit.extract.python_frameworks import file_of, frameworks_of
 from tensoraudit.facts import Measurement, Unknown
-from tensoraudit.findings.baseline import read_baseline
-from tensoraudit.findings.suppress import read_config
-from tensoraudit.language.packs import changes, chosen_rules
 from tensoraudit.options import Options
 
 
@@ -74,32 +73,6 @@ def told(artifact: Artifact, option: str | None) -> Artifact:
             remedy=f"Say which with --framework {found[0]}.",
         )
     return replace(artifact, framework=found[0]) if found else artifact  # type: ignore[arg-type]
-
-
-def identify_sources(audit: Audit) -> Audit:
-    """For source code alone: every path must be a Python file or a folder. Raises InputError."""
-    for path in audit.options.code:
-        if identify(path).format != "python_source":
-            raise InputError(
-                "this is no Python source",
-                where=path,
-                remedy="Give .py files or folders; models go to `tensoraudit scan`.",
-            )
-    return audit.add(artifact=Artifact(audit.spec, "python_source", "python"))
-
-
-def choose_rules(audit: Audit) -> Audit:
-    """Load the packs that the options name, and read what they silence, before anything runs: what is wrong in them is
-    not found after minutes of work.
-
-    Raises ConfigError, InputError and RuleError.
-    """
-    options = audit.options
-    read_config(options.ignore)
-    if options.baseline is not None:
-        read_baseline(Path(options.baseline))
-    rules = chosen_rules(options.rules, root=options.root, severity=options.severity, off=options.off, examples=False)
-    return audit.add(rules=rules, notes=tuple(changes(rules, options.severity)))
 
 
 def start_workers(audit: Audit) -> Audit:

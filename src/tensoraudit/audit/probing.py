@@ -1,4 +1,4 @@
-"""Small things that every step needs to speak with workers: rows for the report, arrays into references and back."""
+"""Small things that every step needs to speak with workers: arrays into references and back."""
 
 from __future__ import annotations
 
@@ -7,49 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.state import Run, Sample
-from tensoraudit.findings.result import Probe, Status
-from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
-
-
-def probe_row(
-    name: str,
-    framework: str,
-    device: str,
-    outcome: Outcome | Status,
-    reason: str = "",
-    *,
-    required: bool = False,
-    target: str = "",
-    version: str = "",
-) -> Probe:
-    """The report's row for one run in a worker."""
-    if isinstance(outcome, str):
-        return Probe(name, framework, version, device, outcome, reason, required=required, target=target)
-    return Probe(
-        name,
-        framework,
-        version,
-        device,
-        outcome.status,
-        reason or _with_remedy(outcome, framework),
-        seconds=outcome.seconds,
-        peak_memory=outcome.peak_memory,
-        required=required,
-        target=target,
-    )
-
-
-def _with_remedy(outcome: Outcome, label: str) -> str:
-    """Why there is no outcome; of a framework that is not installed also how to come by it."""
-    name = label.partition("/")[0]
-    framework = FRAMEWORKS.get(name) or framework_of(name)  # type: ignore[call-overload]
-    if outcome.status != "missing" or not outcome.reason.startswith("No module named") or not framework.extra:
-        return outcome.reason
-    remedy = f"pip install '{framework.extra}', or name a Python that has it: --python {framework.role}=PATH"
-    return f"{outcome.reason}: {remedy}"
 
 
 def transfer(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:

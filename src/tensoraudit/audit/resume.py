@@ -15,10 +15,10 @@ from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.artifacts.identify import identify
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.prepare import told
-from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.resume_runs import Plan, Row, Run, Verdict, examine
+from tensoraudit.audit.roles import source_role
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
-from tensoraudit.audit.upgrade import source_role
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Measurement, Site
 from tensoraudit.language.load import RuleSet

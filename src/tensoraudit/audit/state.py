@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.checkpoints.paired import CheckpointDiff
@@ -15,7 +15,10 @@ from tensoraudit.findings.finding import Finding
 from tensoraudit.findings.result import Conversion, Equivalence, FirstDivergence, Migratability, Probe, Result
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
-from tensoraudit.probes.pool import Pool
+
+if TYPE_CHECKING:
+    from tensoraudit.probes.pool import Pool
+
 
 Progress = Callable[[str], None]
 

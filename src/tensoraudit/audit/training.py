@@ -14,7 +14,8 @@ import numpy as np
 
 from tensoraudit.audit.execute import PROVIDERS, usable_samples
 from tensoraudit.audit.frameworks import framework_of, rule_source, rule_target
-from tensoraudit.audit.probing import probe_row, wire
+from tensoraudit.audit.probing import wire
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Sample
 from tensoraudit.audit.training_regions import (
     Anchor,

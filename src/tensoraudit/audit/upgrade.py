@@ -13,21 +13,15 @@ from typing import Any
 from tensoraudit.artifacts.artifact import Artifact
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of, rule_source
 from tensoraudit.audit.modes import mode_candidates
-from tensoraudit.audit.probing import probe_row
 from tensoraudit.audit.releases import Change, Crossing, changes, crossings, mentions
+from tensoraudit.audit.roles import SIDES, target_role, two_interpreters
+from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit, Candidate
 from tensoraudit.errors import InputError
 from tensoraudit.options import Options
 
-SIDES = ("source", "target")
-
 NAMED = 12
 """Packages and rules that a note names; the JSON report has all."""
-
-
-def two_interpreters(options: Options) -> bool:
-    """Whether the user gave a side an interpreter of its own."""
-    return any(side in options.python for side in SIDES)
 
 
 def with_target(artifact: Artifact, options: Options) -> Options:
@@ -51,18 +45,6 @@ def check_sides(artifact: Artifact, options: Options) -> None:
         remedy=f"Name frameworks (--python {FRAMEWORKS[artifact.framework].role}=PATH), or add --target "
         f"{artifact.framework} alone.",
     )
-
-
-def source_role(framework: str, options: Options) -> str:
-    """Return the worker of the reference: that of the source's interpreter, if it has one of its own."""
-    role = FRAMEWORKS[framework].role  # type: ignore[index]
-    return f"{role}:source" if "source" in options.python else role
-
-
-def target_role(target: str, artifact: Artifact, options: Options) -> str:
-    """Return the worker of a target: that of the target's interpreter where only interpreters differ."""
-    role = FRAMEWORKS[target].role  # type: ignore[index]
-    return f"{role}:target" if target == artifact.framework and two_interpreters(options) else role
 
 
 def upgrade(audit: Audit, target: str) -> Audit:

@@ -28,7 +28,7 @@ from tensoraudit.language.edits import doubt, edit_of, place_of
 from tensoraudit.language.engine import Match, match_rules
 from tensoraudit.language.load import RuleSet
 from tensoraudit.options import Options
-from tensoraudit.pipeline import LINT, source_audit
+from tensoraudit.steps import LINT, source_audit
 
 MOST_ROUNDS: Final = 20
 """Two are the rule: one that edits and one that finds nothing more. Rules whose fixes feed each other end here."""

@@ -15,12 +15,13 @@ from tensoraudit.options import Options, make_options
 from tensoraudit.report.writers import check_reports, write_reports
 
 if TYPE_CHECKING:
-    from tensoraudit.pipeline import Step
+    from tensoraudit.steps import Step
 
 
 def audit(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
     """Run an audit, write its reports, return its exit code. Raises UserError."""
-    from tensoraudit.pipeline import new_audit, run
+    from tensoraudit.pipeline import run
+    from tensoraudit.steps import new_audit
 
     options = make_options(given)
     check_reports(options.report)
@@ -40,7 +41,7 @@ def _status(console: Console, options: Options, begun: str) -> Any:
 
 def audit_files(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
     """Run an audit of files that needs no worker, write its reports, return its exit code. Raises UserError."""
-    from tensoraudit.pipeline import new_audit, run_steps
+    from tensoraudit.steps import new_audit, run_steps
 
     options = make_options(given)
     check_reports(options.report)
@@ -53,7 +54,7 @@ def audit_files(steps: tuple[Step, ...], spec: str, against: str, given: Mapping
 
 
 def _lint(options: Options) -> Result:
-    from tensoraudit.pipeline import LINT, run_steps, source_audit  # not needed where the result is recalled
+    from tensoraudit.steps import LINT, run_steps, source_audit  # not needed where the result is recalled
 
     return run_steps(LINT, source_audit(options))
 

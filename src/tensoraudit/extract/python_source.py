@@ -33,8 +33,10 @@ back in `skipped`, with the reason.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 
 from tensoraudit.collection import without_collection
@@ -45,12 +47,19 @@ from tensoraudit.extract.python_project import Project
 from tensoraudit.extract.python_summary import Summary
 from tensoraudit.extract.python_unit import Unit
 from tensoraudit.facts import Fact, Side
+from tensoraudit.halves import both
 
 __all__ = ["PythonFacts", "Skipped", "read_python", "read_python_text"]
 
 _KEPT_SOURCE = 8 << 20
 """Characters of source whose syntax trees are kept between the two readings of a project; the trees take some 40 times
 as much. Files beyond it are parsed twice."""
+
+_WORTH_A_FORK = 1 << 20
+"""Characters of source; a copy of the process takes as long to make as some 10,000 lines to read."""
+
+_OWN_SHARE = 0.53
+"""Of the source: the copy has its facts to pickle besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +79,49 @@ def read_python(paths: Sequence[Path], *, root: Path | None = None, side: Side =
     `root` is the folder to which the paths in facts are relative and, for files outside any package, the folder from
     which modules are named. Nothing is raised for what a file contains.
     """
+    with without_collection():
+        units, project, skipped = _survey(list(find_files(paths, root)))
+        parts = _parts(units)
+        found = [_read(part, project, side) for part in parts] if len(parts) == 1 else _read_both(parts, project, side)
+        for unit in units:
+            unit.forget()
+    facts = list(chain.from_iterable(part.facts for part in found))
+    return PythonFacts(
+        facts,
+        [*skipped, *chain.from_iterable(part.skipped for part in found)],
+        sum(part.files for part in found),
+        sum(part.lines for part in found),
+        tuple(chain.from_iterable(part.paths for part in found)),
+    )
+
+
+def _parts(units: list[Unit]) -> list[list[Unit]]:
+    """Return the units in two parts that take the same time to read, or in one where two would not be worth it."""
+    ends = list(accumulate(len(unit.text) for unit in units))
+    if not ends or ends[-1] < _WORTH_A_FORK:
+        return [units]
+    middle = bisect_right(ends, _OWN_SHARE * ends[-1])
+    return [units[:middle], units[middle:]]
+
+
+def _read_both(parts: Sequence[list[Unit]], project: Project, side: Side) -> tuple[PythonFacts, PythonFacts]:
+    first, second = parts
+    return both(lambda: _read(first, project, side), lambda: _read(second, project, side))
+
+
+def _read(units: Sequence[Unit], project: Project, side: Side) -> PythonFacts:
     facts: list[Fact] = []
+    skipped: list[Skipped] = []
     read: list[Path] = []
     lines = 0
-    with without_collection():
-        found = list(find_files(paths, root))
-        units, project, skipped = _survey(found)
-        for unit in units:
-            try:
-                facts.extend(unit.facts(project, side))
-            except UnreadableFile as error:
-                skipped.append(Skipped(unit.file.shown, str(error)))
-                continue
-            read.append(unit.file.path)
-            lines += unit.text.count("\n") + 1
+    for unit in units:
+        try:
+            facts.extend(unit.facts(project, side))
+        except UnreadableFile as error:
+            skipped.append(Skipped(unit.file.shown, str(error)))
+            continue
+        read.append(unit.file.path)
+        lines += unit.text.count("\n") + 1
     return PythonFacts(facts, skipped, len(read), lines, tuple(read))
 
 

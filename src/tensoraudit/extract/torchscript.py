@@ -17,16 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tensoraudit.artifacts.mapped import map_file
-from tensoraudit.artifacts.pickle_machine import (
-    BrokenPickleError,
-    Call,
-    Global,
-    Items,
-    Pairs,
-    Stream,
-    Wishes,
-    interpret,
-)
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Call, Global, Items, Pairs, Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.pickles import tensor_of
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.errors import InputError

@@ -17,7 +17,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Call, Items, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Call, Items, Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.errors import InputError
 from tensoraudit.extract.user_source import SourceLine, choose_line
 
