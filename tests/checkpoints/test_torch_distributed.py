@@ -97,6 +97,18 @@ def test_one_process(made: Path, content: dict[str, Any], stored_bytes: Stored) 
     assert stored.training.scheduler == {"last_epoch": 3}
 
 
+def test_counters_that_are_tensors(tmp_path: Path) -> None:
+    state = {"model": network().state_dict(), "step": torch.tensor(70_000), "epoch": torch.tensor(2.5)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no process group
+        dcp.save(state, checkpoint_id=tmp_path / "saved", no_dist=True)
+    stored = torch_distributed.read(tmp_path / "saved")
+    assert (stored.training.step, stored.training.epoch) == (70_000, 2.5)
+    (data,) = (tmp_path / "saved").glob("*.distcp")
+    data.write_bytes(b"")
+    assert torch_distributed.read(tmp_path / "saved").training.step is None
+
+
 def test_the_index_itself_may_be_named(made: Path) -> None:
     assert torch_distributed.recognises(made / ".metadata")
     assert len(torch_distributed.read(made / ".metadata").entries) == len(torch_distributed.read(made).entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import warnings
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from torch import nn
 
 from tensoraudit.checkpoints import torch_file
 from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+from tensoraudit.checkpoints.stored_parts import UnreadableValues
+from tensoraudit.checkpoints.values import read_entry
 from tensoraudit.errors import InputError
 
 BOTH = pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
@@ -257,6 +260,39 @@ def test_sparse_and_quantised_tensors(tmp_path: Path) -> None:
     assert (found["s"].shape, found["s"].dtype) == ((3, 3), "float32")
     assert {part.codec for part in found["s"].parts} == {"sparse"}
     assert (found["q"].shape, found["q"].dtype) == ((2, 3), "quint8")
+
+
+@pytest.mark.parametrize(("order", "codec"), [(b"big", "big_endian"), (b"middle", "byte_order")])
+def test_another_byte_order_is_said_and_not_read(tmp_path: Path, order: bytes, codec: str) -> None:
+    save({"w": torch.ones(2)}, tmp_path / "little.pt")
+    with zipfile.ZipFile(tmp_path / "little.pt") as old, zipfile.ZipFile(tmp_path / "other.pt", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, order if name.endswith("/byteorder") else old.read(name))
+    stored = torch_file.read(tmp_path / "other.pt")
+    (part,) = stored.entries[0].parts
+    assert (part.offset, part.bytes, part.codec) == (None, 8, codec)
+    assert stored.metadata["byte_order"] == order.decode()
+    with pytest.raises(UnreadableValues, match=codec):
+        read_entry(stored, stored.entries[0])
+
+
+@BOTH
+def test_counters_that_are_tensors(net: Net, tmp_path: Path, legacy: bool) -> None:
+    counts = torch.tensor([5, 70_000, 9])
+    content = {"model": net.state_dict(), "step": counts[1], "epoch": torch.tensor(1.5, dtype=torch.bfloat16)}
+    stored = torch_file.read(save(content, tmp_path / "w.pt", legacy))
+    assert (stored.training.step, stored.training.epoch) == (70_000, 1.5)
+    assert {each.full_name: each.group for each in stored.entries if each.path == ()} == {
+        "step": "other",
+        "epoch": "other",
+    }
+
+
+def test_no_counter(tmp_path: Path) -> None:
+    """Several elements, a flag, a complex number, a buffer beside weights: none of them counts steps."""
+    content = {"model": {"step": torch.tensor(3)}, "step": torch.tensor([1, 2]), "epoch": torch.tensor(True)}
+    stored = torch_file.read(save({**content, "iter": torch.tensor(1j)}, tmp_path / "w.pt"))
+    assert (stored.training.step, stored.training.epoch) == (None, None)
 
 
 def test_lightning_says_who_wrote(tmp_path: Path) -> None:

@@ -40,6 +40,21 @@ def test_what_stands_higher_counts() -> None:
     assert find_training_state({"step": True, "flag": False}).training.step is None
 
 
+def test_a_counter_may_be_a_tensor_but_not_beside_weights_alone() -> None:
+    seen: list[object] = []
+
+    def number(leaf: object) -> int | None:
+        seen.append(leaf)
+        return 7 if leaf == "a tensor" else None
+
+    tree = {"model": {"w": 1.5, "step": "a tensor"}, "step": "a tensor", "epoch": "a word", "loss": "a tensor"}
+    found = find_training_state(tree, number)
+    assert (found.training.step, found.training.epoch) == (7, None)
+    assert seen == ["a tensor", "a word"]  # of nothing else a value is read
+    assert found.place_of(("step",)) == ("other", (), "step")
+    assert found.place_of(("model", "step")) == ("model", ("model",), "step")
+
+
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [

@@ -19,7 +19,7 @@ import numpy as np
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.checkpoints import keras_tree, onnx_weights, orbax
-from tensoraudit.checkpoints.element_types import Array, ElementType
+from tensoraudit.checkpoints.element_types import Array, ElementType, element_type
 from tensoraudit.checkpoints.npz import LIMITS
 from tensoraudit.checkpoints.schema import Part
 from tensoraudit.errors import InputError
@@ -63,6 +63,19 @@ class Buffers:
             return np.empty(count, dtype)
         self._next = (self._next + 1) % len(self._kept)
         return self._kept[self._next][:size].view(dtype)
+
+
+def first_number(root: Path, part: Part, dtype: str) -> int | float | None:
+    """Return the first element of a piece, None where it cannot be read or is no real number."""
+    kind = element_type(dtype)
+    if kind is None or kind.per_byte > 1 or dtype == "bool":
+        return None
+    try:
+        with PartFiles(root) as files:
+            number = kind.widen(files.words(part, kind, 0, 1))[0].item()
+    except (UnreadableValues, OSError):
+        return None
+    return number if isinstance(number, int | float) else None
 
 
 class PartFiles:

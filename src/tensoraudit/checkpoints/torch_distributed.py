@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from tensoraudit.artifacts.globals import is_harmless
 from tensoraudit.checkpoints.dcp_files import ItemFiles, rank_of
 from tensoraudit.checkpoints.dcp_index import Chunk, Index, Leaf, read_index
 from tensoraudit.checkpoints.schema import Entry, Observation, Part, StoredCheckpoint
+from tensoraudit.checkpoints.stored_parts import first_number
 from tensoraudit.checkpoints.tiling import tiles
 from tensoraudit.checkpoints.torch_entries import mark_averages
 from tensoraudit.checkpoints.training_state import Found, find_training_state, plain_value
@@ -51,7 +53,15 @@ def read(path: Path) -> StoredCheckpoint:
     index = read_index(root / _INDEX)
     items = ItemFiles(root, index)
     items.read()
-    training = find_training_state(_tree(index, items.values))
+    names = {id(leaf): name for name, leaf in index.tensors.items()}
+
+    def number(leaf: Any) -> int | float | None:
+        """The one element of a counter."""
+        name = names.get(id(leaf))
+        parts = _parts(name, leaf, items.parts) if name is not None and prod(leaf.shape) == 1 else ()
+        return first_number(root, parts[0], leaf.dtype) if parts else None
+
+    training = find_training_state(_tree(index, items.values), number)
     entries = mark_averages([_entry(name, leaf, index, items.parts, training) for name, leaf in index.tensors.items()])
     files = tuple(sorted({place.file for place in index.places.values()}))
     wanted = tuple(sorted({*index.globals, *items.globals}))
@@ -93,11 +103,14 @@ def _tree(index: Index, values: Mapping[str, Any]) -> dict[Any, Any]:
 
 def _entry(name: str, leaf: Leaf, index: Index, parts: Mapping[Chunk, Part], training: Found) -> Entry:
     group, path, last = training.place_of(index.keys.get(name) or (name,))
+    return Entry(last, leaf.dtype, leaf.shape, _parts(name, leaf, parts), group, path)
+
+
+def _parts(name: str, leaf: Leaf, parts: Mapping[Chunk, Part]) -> tuple[Part, ...]:
     wanted: list[tuple[int, ...] | None] = list(leaf.chunks)
     if len(wanted) == 1 and (name, wanted[0]) not in parts:
         wanted = [None]
-    found = tuple(part for start in wanted if (part := parts.get((name, start))) is not None)
-    return Entry(last, leaf.dtype, leaf.shape, found, group, path)
+    return tuple(part for start in wanted if (part := parts.get((name, start))) is not None)
 
 
 def _unlisted(files: tuple[str, ...], there: tuple[str, ...]) -> Iterator[Observation]:

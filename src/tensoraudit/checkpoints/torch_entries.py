@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tensoraudit.artifacts.pickles import StoredTensor
 from tensoraudit.artifacts.torch_files import check_reach, last_byte
 from tensoraudit.checkpoints.schema import Entry, Observation, Part, TrainingState
+from tensoraudit.checkpoints.stored_parts import first_number
 from tensoraudit.checkpoints.torch_slices import SlicedTensor, sliced_tensor
 from tensoraudit.checkpoints.torch_tree import Instance, Keys, StoredArray, walk
 from tensoraudit.checkpoints.training_state import Found, find_training_state
@@ -22,12 +24,15 @@ _SPARSE: Final = "_rebuild_sparse_tensor"
 
 class Storages(NamedTuple):
     """Where the storages of a pickle are: `file` relative to the checkpoint's root; `places` by key, (offset, size)
-    in bytes; `rank` the process that wrote them; `where` names the file in errors."""
+    in bytes; `rank` the process that wrote them; `where` names the file in errors; `codec` says how a storage without
+    an offset stands there. `root` is the checkpoint's, for reading counters."""
 
     file: str
     places: Mapping[str, tuple[int | None, int]]
     where: str
     rank: int | None = None
+    codec: str = "deflate"
+    root: Path | None = None
 
 
 @dataclass(slots=True)
@@ -43,7 +48,18 @@ class Contents:
 
 def contents_of(tree: Any, storages: Storages) -> Contents:
     """Return the entries of a tree. Raises InputError for a tensor that reaches beyond its storage."""
-    return _Reading(find_training_state(tree), storages).of(tree)
+    return _Reading(find_training_state(tree, lambda leaf: _number(leaf, storages)), storages).of(tree)
+
+
+def _number(leaf: Any, storages: Storages) -> int | float | None:
+    """Return the one element of a stored tensor of numbers."""
+    if not isinstance(leaf, StoredTensor) or leaf.numel != 1 or storages.root is None:
+        return None
+    offset, size = storages.places.get(leaf.storage, (None, 0))
+    first = leaf.offset * leaf.item_bytes
+    if offset is None or not 0 <= first <= size - leaf.item_bytes:
+        return None
+    return first_number(storages.root, Part(storages.file, offset + first, leaf.item_bytes), leaf.dtype)
 
 
 class _Reading:
@@ -112,7 +128,7 @@ class _Reading:
         first = tensor.offset * tensor.item_bytes
         stride = () if is_contiguous(tensor.shape, tensor.stride) else tensor.stride
         size = max(0, last_byte(tensor) - first) if stride else tensor.numel * tensor.item_bytes
-        codec = codec or ("" if offset is not None else "deflate")
+        codec = codec or ("" if offset is not None else self._storages.codec)
         place = None if offset is None else offset + first
         return Part(self._storages.file, place, size, stride=stride, rank=self._storages.rank, codec=codec)
 

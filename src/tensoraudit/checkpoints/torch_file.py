@@ -112,8 +112,11 @@ def _read(path: Path, view: memoryview, archive: SafeZip | None, file: str, rank
     else:
         opened, order = open_legacy(view, where), "little"
     tree = plain(opened.root)
-    places = opened.storages if order == "little" else {key: (None, size) for key, (_, size) in opened.storages.items()}
-    contents = contents_of(tree, Storages(file, places, where, rank))
+    storages = Storages(file, opened.storages, where, rank, root=path.parents[file.count("/")])
+    if order != "little":
+        places = {key: (None, size) for key, (_, size) in opened.storages.items()}
+        storages = storages._replace(places=places, codec="big_endian" if order == "big" else "byte_order")
+    contents = contents_of(tree, storages)
     imports = tuple(sorted(opened.wishes.globals))
     return TorchFile(tree, contents, _format(opened), imports, _metadata(tree, contents, imports, order))
 

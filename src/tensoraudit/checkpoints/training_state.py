@@ -28,6 +28,7 @@ _STEPS: Final = (
     "train_step", "train_steps", "num_updates", "n_iter", "it",
 )  # fmt: skip
 _EPOCHS: Final = ("epoch", "epochs", "current_epoch", "last_epoch", "num_epochs", "epoch_num")
+_COUNTERS: Final = frozenset((*_STEPS, *_EPOCHS))
 _SCHEDULER: Final = re.compile(r"(?:^|_)(?:lr_)?sched(?:uler)?s?(?:_|$)|lr_?scheduler", re.IGNORECASE)
 _SCALER: Final = re.compile(r"(?:^|_)(?:grad_?|loss_?)?scaler(?:_|$)|gradscaler|^amp$", re.IGNORECASE)
 _LOADER: Final = re.compile(r"loader|sampler|dataset_state|data_state|data_iter", re.IGNORECASE)
@@ -69,9 +70,17 @@ class Found:
         return group, tuple(map(str, prefix)), ".".join(map(str, keys[len(prefix) :]))
 
 
-def find_training_state(root: Any) -> Found:
-    """Look through the containers of a tree. Bounded in depth and number; never raises."""
-    search = _Search()
+def plain_number(value: Any) -> int | float | None:
+    """Return a number, None for what is none (a flag is none)."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def find_training_state(root: Any, tensor_number: Callable[[Any], int | float | None] = plain_number) -> Found:
+    """Look through the containers of a tree. Bounded in depth and number; never raises.
+
+    `tensor_number` reads the one element of a leaf that is a tensor: it is asked for counters alone.
+    """
+    search = _Search(tensor_number)
     for keys, node in _containers(root):
         if search.found.group_of(keys) is None:
             search.look(keys, node)
@@ -81,8 +90,9 @@ def find_training_state(root: Any) -> Found:
 class _Search:
     """What was found so far; what stands higher in the tree is found first and stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensor_number: Callable[[Any], int | float | None]) -> None:
         self.found = Found(TrainingState())
+        self._tensor_number = tensor_number
         self._optimizers: list[OptimizerState] = []
         self._states: dict[str, Mapping[str, Any]] = {}
         self._generators: dict[str, None] = {}
@@ -98,6 +108,18 @@ class _Search:
         for key, value in node.items():
             if isinstance(key, str):
                 self._note((*keys, key), value)
+        if any(isinstance(value, dict) for value in node.values()):  # beside weights alone it is a buffer of theirs
+            self._note_counters(keys, node)
+
+    def _note_counters(self, keys: Keys, node: dict[Any, Any]) -> None:
+        """Counts that are stored as tensors of one element."""
+        for key, value in node.items():
+            name = key.lower() if isinstance(key, str) else ""
+            if name in _COUNTERS and plain_number(value) is None:
+                number = self._tensor_number(value)
+                if number is not None:
+                    self._numbers.setdefault(name, number)
+                    self.found.places[(*keys, key)] = "other"
 
     def _note(self, place: Keys, value: Any) -> None:
         key = place[-1]
@@ -110,8 +132,8 @@ class _Search:
         if names:
             self._generators.update(dict.fromkeys(names))
             self.found.places[place] = "rng"
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            self._numbers.setdefault(key.lower(), value)
+        elif (number := plain_number(value)) is not None:
+            self._numbers.setdefault(key.lower(), number)
 
     def done(self) -> Found:
         """Return what was found."""
