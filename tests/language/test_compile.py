@@ -241,3 +241,8 @@ def test_the_fields_of_the_schema_are_those_of_the_facts():
     given = {*onnx_schema.DTYPES.values(), *exported_graph.DTYPES.values(), *pickles._DTYPES.values()}
     assert given <= set(DTYPES)
     assert set(VALUE_FIELDS) <= {field.name for field in dataclasses.fields(dataclass_of["value"])}
+
+
+@pytest.mark.parametrize("kind", ["operation", "call"])
+def test_an_anchor_without_a_name_is_refused(lang, kind):
+    assert "is an empty list; nothing can match it" in lang.problems(f"{{{kind}: []}}")[0]

@@ -85,6 +85,23 @@ def test_a_bomb_of_aliases_ends_at_once():
     assert f"more than {MAX_NODES} values once its aliases are written out" in read("\n".join(lines))[1][0]
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"[{'x,' * MAX_NODES}", f"1:{2 * MAX_NODES}"),
+        (f"a: [{'x,' * 9_000}]\nb: [{'x,' * 9_000}]\nc: [{'x,' * 2_000}]", "3:4"),
+        (f"a: &a [{'x,' * (MAX_NODES - 5)}]\nb: *a", "1:4"),
+        (f"a: &a [{'x,' * (MAX_NODES - 4)}]\nb: z", "2:4"),
+    ],
+)
+def test_the_value_that_is_one_too_many_is_named(text, place):
+    assert read(text)[1] == [f"r.yaml:{place}: more than {MAX_NODES} values once its aliases are written out"]
+
+
+def test_as_many_values_as_may_be():
+    assert read(f"a: [{'x,' * (MAX_NODES - 3)}]")[1] == []
+
+
 def test_a_million_open_brackets_end_at_once():
     assert "nest" in read("[" * (MAX_BYTES - 1))[1][0]  # libyaml looks ahead and may refuse it first
 

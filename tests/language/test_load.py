@@ -5,7 +5,9 @@ import os
 import pytest
 
 from tensoraudit.errors import RuleError
-from tensoraudit.language.load import _before_examples, load_rules, rules_folder
+from tensoraudit.language.compile import LATER
+from tensoraudit.language.document import read_file
+from tensoraudit.language.load import _before_examples, load_rules, parse_rules, rules_folder
 
 
 def write(folder, name, text):
@@ -75,6 +77,38 @@ def test_an_audit_reads_the_shipped_rules_without_their_examples():
     ]
     assert all(rule.examples for rule in whole)
     assert not any(rule.examples or "examples" in rule.document.items for rule in short)
+
+
+def test_what_an_audit_asks_of_few_shipped_rules_is_read_then():
+    whole, short = load_rules([rules_folder()]), load_rules([rules_folder()], examples=False)
+    assert not any(key in rule.document.items for rule in short for key in LATER)
+    assert [(rule.remedy, rule.references) for rule in short] == [(rule.remedy, rule.references) for rule in whole]
+    confirms = [
+        [rule.confirm and (rule.confirm.probe, rule.confirm.parameters) for rule in each] for each in (whole, short)
+    ]
+    assert confirms[0] == confirms[1] and any(confirms[0])
+
+
+def test_what_is_read_later_keeps_its_lines_and_names_its_faults(lang):
+    text = lang.text("{call: f}", "confirm:\n  # none\n  probe: output")
+    (rule,), problems = parse_rules(text, "r.yaml", examples=False)
+    assert not problems
+    with pytest.raises(RuleError) as error:
+        _ = rule.why
+    assert [str(each) for each in error.value.problems] == [str(each) for each in parse_rules(text, "r.yaml")[1]]
+    assert "r.yaml:10:3: 'confirm' needs 'confirmed'" in str(error.value)
+
+
+def test_a_text_of_several_documents_is_not_divided(lang):
+    text = lang.text("{call: f}") + "---\n" + lang.text("{call: g}").replace("Because.", "Why not?")
+    rules, problems = parse_rules(text, examples=False)
+    assert ([rule.why for rule in rules], problems) == (["Because.", "Why not?"], [])
+
+
+@pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 1 << 17])
+def test_a_large_file_is_read_to_its_end(tmp_path, size):
+    write(tmp_path, "rule.yaml", "#" * size)
+    assert read_file(tmp_path / "rule.yaml") == "#" * size
 
 
 WHOLE = "id: TST-001\nexamples:\n  - python: |\n      f()   # flag\n"

@@ -72,27 +72,28 @@ class PatternCompiler:
 
     def anchored(self, tree: Table) -> Pattern | None:
         """Compile a top-level pattern, whose names bind captures for everything inside it."""
-        found = self.problems.guard(lambda: self._anchor(tree))
+        found = self.problems.guard(self._anchor, tree)
         if found is None:
             return None
         kind, names = found
         self.bound = self._captured(tree, kind, names)
-        body = cache(partial(self._later if self.lazy else self._body, tree, kind, self.bound))
+        body = cache(partial(self._later if self.lazy else self._body, tree, kind, names, self.bound))
         if not self.lazy:
             body()
         pattern = Pattern(kind, names, body, self._finder(tree, kind))
-        self.problems.guard(lambda: self._findable(tree, pattern))
+        self.problems.guard(self._findable, tree, pattern)
         return pattern
 
-    def _body(self, tree: Table, kind: str, bound: frozenset[str]) -> Body:
+    def _body(self, tree: Table, kind: str, names: tuple[NamePattern, ...], bound: frozenset[str]) -> Body:
         self.bound, self.open_world = bound, False
+        self._check_possible(tree, kind, names)
         conditions = self.conditions(tree, kind, frozenset({kind, "message", "fix", "certainty", "refutable"}))
         return Body(conditions, self.open_world)
 
-    def _later(self, tree: Table, kind: str, bound: frozenset[str]) -> Body:
+    def _later(self, tree: Table, kind: str, names: tuple[NamePattern, ...], bound: frozenset[str]) -> Body:
         """Compile a body long after its rule. Raises RuleError with all that is wrong in it."""
         compiler = PatternCompiler(Problems(self.problems.path))
-        body = compiler._body(tree, kind, bound)
+        body = compiler._body(tree, kind, names, bound)
         if compiler.problems.found:
             raise RuleError(tuple(compiler.problems.found))
         return body
@@ -102,6 +103,7 @@ class PatternCompiler:
         if kind is not None and kind not in tree.items:
             return Pattern(kind, (), self._at_once(tree, kind, own))
         kind, names = self._anchor(tree)
+        self._check_possible(tree, kind, names)
         for name in names:
             for capture in set(name.captures) - self.bound:
                 raise Wrong(tree.items[kind], f"'{{{capture}}}' captures nothing{nearest(capture, self.bound)}")
@@ -124,15 +126,13 @@ class PatternCompiler:
         if len(anchors) > 1:
             raise Wrong(tree.keys[anchors[1]], f"two anchors, '{anchors[0]}' and '{anchors[1]}'; a pattern has one")
         kind = anchors[0]
-        names = self._names(tree.items[kind], kind)
-        self._check_possible(tree, kind, names)
-        return kind, names
+        return kind, self._names(tree.items[kind], kind)
 
     def _check_possible(self, tree: Table, kind: str, names: tuple[NamePattern, ...]) -> None:
         """Refuse names that no fact has. Faults are recorded, so that those of the conditions show beside them."""
-        self.problems.guard(lambda: check_key(tree.items[kind], kind, names))
+        self.problems.guard(check_key, tree.items[kind], kind, names)
         if kind == "node":
-            self.problems.guard(lambda: check_node(tree, names, self._opset(tree.items.get("opset"))))
+            self.problems.guard(check_node, tree, names, self._opset(tree.items.get("opset")))
         if kind == "measurement" and "value" in tree.items:
             self.problems.guard(lambda: wrong.each(names, lambda name: check_measured(tree.items["value"], name.text)))
 
@@ -144,13 +144,18 @@ class PatternCompiler:
 
     def _names(self, tree: Tree, kind: str) -> tuple[NamePattern, ...]:
         if kind == "operation":
-            return tuple(literal_name(word) for word in wrong.texts(tree, "an operation"))
+            words = wrong.texts(tree, "an operation")
+            if not words:
+                raise Wrong(tree, "an operation is an empty list; nothing can match it")
+            return tuple(map(literal_name, words))
         names = compile_names(tree, f"the name of a {kind}")
         if kind == "package":
             names = tuple(literal_name(re.sub(r"[-_.]+", "-", n.text).lower()) if n.exact else n for n in names)
         return names
 
     def _captured(self, tree: Table, kind: str, names: tuple[NamePattern, ...]) -> frozenset[str]:
+        if not any(name.captures for name in names):
+            return frozenset()
         sets = {frozenset(name.captures) for name in names}
         if len(sets) > 1:
             self.problems.add(tree.items[kind], "all names of one anchor must hold the same captures")
@@ -194,7 +199,7 @@ class PatternCompiler:
         found: list[Condition] = []
         for key, value in tree.items.items():
             if key not in own:
-                found += self.problems.guard(lambda key=key, value=value: self._key(tree, key, value, kind)) or ()  # type: ignore[misc]
+                found += self.problems.guard(self._key, tree, key, value, kind) or ()
         return tuple(sorted(found, key=lambda condition: condition.cost))
 
     def _key(self, tree: Table, key: Any, value: Tree, kind: str) -> list[Condition]:

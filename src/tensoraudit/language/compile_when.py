@@ -22,7 +22,7 @@ def compile_when(tree: Tree, problems: Problems) -> tuple[Condition, ...]:
 
     def built() -> Iterator[Condition]:
         for part in _parts(tree):
-            question = problems.guard(lambda part=part: _test(part, problems))  # type: ignore[misc]
+            question = problems.guard(_test, part, problems)
             if question is not None:
                 yield Condition("when", part.line, part.column, question)
 

@@ -8,10 +8,11 @@ input. The bounds are far above any rule that a person writes (the largest has s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from stat import S_ISREG
+from typing import Any, Final
 
 import yaml
 
@@ -20,13 +21,17 @@ from tensoraudit.errors import RuleProblem
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
 MAX_NODES = 20_000
+_FIRST: Final = 1 << 16
+"""Bytes that hold most files of rules."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CONSTANTS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True, "TRUE": True,
     "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-_SPECIAL = frozenset("~nNtTfF-+.0123456789") | {""}
+_NUMERIC = frozenset("-+.0123456789")
+"""The first characters of what may be a number."""
+_SPECIAL = _NUMERIC | frozenset("~nNtTfF") | {""}
 """The first characters of what may be no text."""
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,4000}|0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
@@ -80,10 +85,12 @@ def read_file(path: Path) -> str:
 
     Of what is larger than any rule file enough is returned for `read_documents` to say so.
     """
-    if path.exists() and not path.is_file():
+    if not S_ISREG(path.stat().st_mode):
         raise OSError("it is no regular file")
     with path.open("rb") as file:
-        data = file.read(4 * MAX_BYTES + 1)
+        data = file.read(_FIRST)  # asked for all of a large file at once, Python sets aside as much for a small one
+        if len(data) == _FIRST:
+            data += file.read(4 * MAX_BYTES + 1 - _FIRST)
     return data.decode("utf-8", "strict" if len(data) <= 4 * MAX_BYTES else "replace").replace("\r\n", "\n")
 
 
@@ -125,11 +132,11 @@ def plain(tree: Tree) -> Any:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping whose end has not come yet, or the document around all. It may take `room` parts."""
 
     start: Any
     items: list[Tree]
-    size: int = 1
+    room: int
 
 
 @dataclass(slots=True)
@@ -139,80 +146,89 @@ class _Builder:
     problems: list[tuple[int, int, str]] = field(default_factory=list)
     stack: list[_Open] = field(default_factory=list)
     anchors: dict[str, tuple[Tree, int]] = field(default_factory=dict)
-    root: Tree | None = None
 
     def documents(self, text: str) -> Iterator[Tree]:
+        parser = _Loader(text)
+        try:
+            # Not `yaml.parse`, which asks before each event whether there is one.
+            yield from self._trees(parser.get_event)
+        finally:
+            parser.dispose()
+
+    def _trees(self, next_event: Callable[[], Any]) -> Iterator[Tree]:
         take = {
+            yaml.DocumentStartEvent: self._begin,
             yaml.MappingStartEvent: self._open,
             yaml.SequenceStartEvent: self._open,
             yaml.MappingEndEvent: self._close,
             yaml.SequenceEndEvent: self._close,
             yaml.AliasEvent: self._alias,
-            yaml.DocumentStartEvent: self._begin,
         }
-        parser = _Loader(text)
-        try:
-            # Not `yaml.parse`, which asks before each event whether there is one.
-            next_event, scalar, place = parser.get_event, yaml.ScalarEvent, self._place
-            while (event := next_event()) is not None:
-                kind = event.__class__
-                if kind is scalar:  # three events of four
-                    place(self._leaf(event), 1, event.anchor)
-                elif (handle := take.get(kind)) is not None:
-                    handle(event)
-                elif self.root is not None and isinstance(event, yaml.DocumentEndEvent):
-                    yield self.root
-        finally:
-            parser.dispose()
+        opened, scalar = _Open(None, [], 0), yaml.ScalarEvent
+        while (event := next_event()) is not None:
+            kind = event.__class__
+            if kind is scalar:  # three events of four, so without a call
+                value, mark = event.value, event.start_mark
+                # libyaml gives the style of a plain scalar as "" and PyYAML as None; every other style means text.
+                if not event.style and value[:1] in _SPECIAL and event.tag is None:
+                    value = _resolve(value)
+                leaf = Leaf(value, mark.line + 1, mark.column + 1)
+                opened.items.append(leaf)
+                if event.tag is not None or event.anchor is not None:
+                    self._mark(event, leaf)
+                if len(opened.items) > opened.room:
+                    raise _too_many(leaf)
+            elif kind in take:
+                opened = take[kind](event)
+            elif kind is yaml.DocumentEndEvent:
+                yield opened.items[0]
 
-    def _begin(self, event: Any) -> None:
-        del event
+    def _begin(self, event: Any) -> _Open:
         self.anchors.clear()
-        self.root = None
+        self.stack = [_Open(event, [], MAX_NODES)]
+        return self.stack[0]
 
-    def _leaf(self, event: Any) -> Leaf:
-        mark, value = event.start_mark, event.value
-        # libyaml gives the style of a plain scalar as "" and PyYAML as None; every other style means text.
+    def _mark(self, event: Any, leaf: Leaf) -> None:
+        self._check_tag(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (leaf, 1)
+
+    def _open(self, event: Any) -> _Open:
         if event.tag is not None:
             self._check_tag(event)
-        elif not event.style and value[:1] in _SPECIAL:
-            value = _resolve(value)
-        return Leaf(value, mark.line + 1, mark.column + 1)
-
-    def _open(self, event: Any) -> None:
-        if event.tag is not None:
-            self._check_tag(event)
-        self.stack.append(_Open(event, []))
-        if len(self.stack) > MAX_DEPTH:
+        if len(self.stack) > MAX_DEPTH:  # the document is one of them
             raise DocumentError(f"nested deeper than {MAX_DEPTH}", *_position(event))
+        opened = _Open(event, [], MAX_NODES - 1)
+        self.stack.append(opened)
+        return opened
 
-    def _close(self, event: Any) -> None:
-        opened = self.stack.pop()
-        tree = self._table(opened) if isinstance(event, yaml.MappingEndEvent) else _items(opened)
-        self._place(tree, opened.size, opened.start.anchor)
+    def _close(self, event: Any) -> _Open:
+        closed = self.stack.pop()
+        start, items = closed.start, closed.items
+        is_table = event.__class__ is yaml.MappingEndEvent
+        tree = self._table(items, start) if is_table else Items(tuple(items), *_position(start))
+        size = MAX_NODES - closed.room + len(items)
+        if start.anchor is not None:
+            self.anchors[start.anchor] = (tree, size)
+        return self._place(tree, size)
 
-    def _alias(self, event: Any) -> None:
+    def _alias(self, event: Any) -> _Open:
         if event.anchor not in self.anchors:
             raise DocumentError(f"alias *{event.anchor} has no finished anchor before it", *_position(event))
-        self._place(*self.anchors[event.anchor], None)
+        return self._place(*self.anchors[event.anchor])
 
-    def _place(self, tree: Tree, size: int, anchor: str | None) -> None:
-        if anchor is not None:
-            self.anchors[anchor] = (tree, size)
-        if not self.stack:
-            self.root = tree
-            return
+    def _place(self, tree: Tree, size: int) -> _Open:
         parent = self.stack[-1]
         parent.items.append(tree)
-        parent.size += size
-        if parent.size > MAX_NODES:
-            text = f"more than {MAX_NODES} values once its aliases are written out"
-            raise DocumentError(text, tree.line, tree.column)
+        parent.room -= size - 1
+        if len(parent.items) > parent.room:
+            raise _too_many(tree)
+        return parent
 
-    def _table(self, opened: _Open) -> Table:
+    def _table(self, parts: list[Tree], start: Any) -> Table:
         items: dict[Any, Tree] = {}
         keys: dict[Any, Leaf] = {}
-        rows = iter(opened.items)
+        rows = iter(parts)
         for key, value in zip(rows, rows, strict=True):
             word = key.value if key.__class__ is Leaf else None
             # Not isinstance: true is an int to Python, and `1` and `true` would be one key.
@@ -223,25 +239,29 @@ class _Builder:
                 self.problems.append((key.line, key.column, text))
             else:
                 items[word], keys[word] = value, key  # type: ignore[assignment]
-        return Table(items, keys, *_position(opened.start))
+        return Table(items, keys, *_position(start))
 
     def _check_tag(self, event: Any) -> None:
         if event.tag not in {None, "!"}:
             self.problems.append((*_position(event), f"tags such as {event.tag} are not read here; remove it"))
 
 
-def _items(opened: _Open) -> Items:
-    return Items(tuple(opened.items), *_position(opened.start))
+def _too_many(tree: Tree) -> DocumentError:
+    text = f"more than {MAX_NODES} values once its aliases are written out"
+    return DocumentError(text, tree.line, tree.column)
 
 
 def _position(event: Any) -> tuple[int, int]:
-    return event.start_mark.line + 1, event.start_mark.column + 1
+    mark = event.start_mark
+    return mark.line + 1, mark.column + 1
 
 
 def _resolve(text: str) -> str | int | float | bool | None:
     """Resolve a plain scalar that begins like no word, by the core schema of YAML 1.2."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    if text[0] not in _NUMERIC:
+        return text
     if _INTEGER.fullmatch(text):
         return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
     if _FLOAT.fullmatch(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from tensoraudit.extract.signatures import by_name_only
@@ -43,6 +44,7 @@ def field_question(get: Getter, test: Test) -> Question:
     return lambda fact, context: test(get(fact, context.store), context.store)
 
 
+@cache
 def known_fields(kind: str) -> frozenset[str]:
     """Return the fields that a path or placeholder may begin with."""
     return frozenset({*ANCHORS[kind], *COMMON, KEYS[kind], "name"}) - {"effective"}  # a test, not a thing to show

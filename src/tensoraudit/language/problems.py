@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from tensoraudit.errors import RuleProblem
 from tensoraudit.language.document import Items, Leaf, Table, Tree, plain
 
 _T = TypeVar("_T")
 _P = TypeVar("_P")
+_A = ParamSpec("_A")
 
 
 class Wrong(Exception):  # noqa: N818 - read as a word where it is raised
@@ -50,10 +51,10 @@ class Problems:
         """Record a fault at the place of `tree`."""
         self.found.append(RuleProblem(self.path, tree.line, tree.column, text))
 
-    def guard(self, build: Callable[[], _T]) -> _T | None:
+    def guard(self, build: Callable[_A, _T], *args: _A.args, **named: _A.kwargs) -> _T | None:
         """Return what `build` makes, or record why it cannot and return None."""
         try:
-            return build()
+            return build(*args, **named)
         except Wrong as wrong:
             for fault in (wrong, *wrong.also):
                 self.add(fault.tree, fault.text)
@@ -69,11 +70,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; known are {', '.join(words)}" if len(words) <= 12 else ""
 
 
-def one_of(tree: Tree, known: Iterable[str], what: str) -> str:
+def one_of(tree: Tree, known: Collection[str], what: str) -> str:
     """Return the text of `tree` if it is a known word."""
-    word, words = text(tree, what), list(known)
-    if word not in words:
-        raise Wrong(tree, f"'{word}' is no {what}{nearest(word, words)}")
+    word = text(tree, what)
+    if word not in known:
+        raise Wrong(tree, f"'{word}' is no {what}{nearest(word, known)}")
     return word
 
 

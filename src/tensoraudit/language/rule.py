@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tensoraudit.fixes.verbs import Fix
 from tensoraudit.language.document import Table
@@ -56,9 +56,21 @@ class Confirm:
     refuted: Row | Rows
 
 
+class Rest(NamedTuple):
+    """What is asked only of a rule that matched, or is shown."""
+
+    why: str
+    remedy: str
+    references: tuple[str, ...]
+    confirm: Confirm | None
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule. Texts are as written; `document` is its YAML with positions. `pack` and `category` say where it lies."""
+    """A rule. Texts are as written; `document` is its YAML with positions. `pack` and `category` say where it lies.
+
+    `rest` gives what few rules of a large set are asked for, and may read it only then; `document` lacks it there.
+    """
 
     id: str
     title: str
@@ -67,18 +79,15 @@ class Rule:
     certainty: str
     alternatives: tuple[Alternative, ...]
     when: tuple[Condition, ...]
-    why: str
-    remedy: str
+    rest: Callable[[], Rest]
     examples: tuple[Example, ...]
     path: str
     line: int
     document: Table
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
-    confirm: Confirm | None = None
     versions: str = ""
     fix: str | Mapping[str, Any] = ""
-    references: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     deprecated: bool = False
     see_also: tuple[str, ...] = ()
@@ -86,6 +95,26 @@ class Rule:
     scan: bool = False
     pack: str = ""
     category: str = ""
+
+    @property
+    def why(self) -> str:
+        """What happens."""
+        return self.rest().why
+
+    @property
+    def remedy(self) -> str:
+        """What to change."""
+        return self.rest().remedy
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Where it is written."""
+        return self.rest().references
+
+    @property
+    def confirm(self) -> Confirm | None:
+        """How a probe decides; None where none can."""
+        return self.rest().confirm
 
     def concerns(self, source: str, target: str) -> bool:
         """Tell whether the rule is asked in a migration between these frameworks; an empty name is any framework."""

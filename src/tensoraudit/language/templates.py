@@ -67,8 +67,9 @@ def unknown_placeholder(template: Template, kind: str, captures: frozenset[str])
         prefix, colon, _ = name.partition(":")
         if colon and (prefix, kind) in _PREFIXES:
             continue
-        known = captures | known_fields(kind) | set(_PLACE)
-        if colon or name.partition(".")[0] not in known:
+        first = name.partition(".")[0]
+        if colon or not (first in captures or first in known_fields(kind) or first in _PLACE):
+            known = captures | known_fields(kind) | set(_PLACE)
             return f"'{{{name}}}' is nothing that a {kind} can fill{nearest(name, sorted(known))}"
     return None
 
