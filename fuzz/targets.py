@@ -17,7 +17,9 @@ from typing import Any, Final
 from tensoraudit.artifacts.hdf5 import Hdf5Error
 from tensoraudit.artifacts.hdf5_chunks import read_chunks
 from tensoraudit.artifacts.hdf5_tree import read_tree
-from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.pickles import describe_pickle
 from tensoraudit.artifacts.protobuf import WireError
 from tensoraudit.artifacts.saved_model import read_saved_model

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from tensoraudit.artifacts.identify import identify
 from tensoraudit.artifacts.inputs import load_samples
-from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.pickles import describe_pickle
 from tensoraudit.artifacts.state import require_model
 from tensoraudit.errors import InputError

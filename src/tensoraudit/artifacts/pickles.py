@@ -1,6 +1,6 @@
 """What a pickled checkpoint holds: its tensors, where they lie, and the globals that it wants to import.
 
-Reads the object graph of `pickle_machine` by PyTorch's conventions (torch/_utils.py and torch/serialization.py of torch
+Reads the object graph of `pickle_nodes` by PyTorch's conventions (torch/_utils.py and torch/serialization.py of torch
 2.13): a tensor is `_rebuild_tensor_v2(storage, offset, size, stride, ...)`, a storage the persistent id
 `("storage", type, key, location, numel)`. Runs and imports nothing. Knows nothing of files: `torch_files` does.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tensoraudit.artifacts.globals import is_harmless, is_safe_for_torch
-from tensoraudit.artifacts.pickle_machine import Call, Global, Items, Pairs, Persistent, Wishes
+from tensoraudit.artifacts.pickle_nodes import Call, Global, Items, Pairs, Persistent, Wishes
 
 RootKind = Literal["state_dict", "pickled_module", "tensor", "object"]
 

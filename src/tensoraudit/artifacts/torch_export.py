@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tensoraudit.artifacts.pickle_machine import Stream, Wishes
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import Stream
 from tensoraudit.artifacts.torch_files import is_legacy, read_pickle
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.errors import InputError

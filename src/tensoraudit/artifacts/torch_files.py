@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Items, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Items, Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.pickles import PickledObject, StoredTensor, describe_pickle, item_bytes, storage_of
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.errors import InputError

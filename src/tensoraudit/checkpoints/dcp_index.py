@@ -7,22 +7,15 @@ pickle's nodes as they are, and those of a chunk are made small as soon as they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tensoraudit.artifacts.mapped import map_file
-from tensoraudit.artifacts.pickle_machine import (
-    BrokenPickleError,
-    Call,
-    Global,
-    Items,
-    Pairs,
-    Stream,
-    Wishes,
-    interpret,
-)
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import NOTHING, Call, Global, Items, Pairs, Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.pickles import dtype_of, sizes_of
 from tensoraudit.errors import InputError
 
@@ -30,8 +23,8 @@ Keys = tuple[Any, ...]
 Chunk = tuple[str, tuple[int, ...] | None]
 """A flat name, and the start of the chunk (None for what is no tensor)."""
 
-_MOST_OPCODES: Final = 16_000_000
-"""Some 140,000 chunks of 112 opcodes each: a model of 700 weights with the moments of Adam on 64 ranks."""
+_MOST_OPCODES: Final = 34_000_000
+"""Some 300,000 chunks of 112 opcodes each: a model of 1,500 weights with the moments of Adam on 64 ranks."""
 _AGAIN: Final = "Copy the folder again, or save again with torch.distributed.checkpoint.save."
 
 
@@ -69,7 +62,7 @@ def read_index(path: Path) -> Index:
     """Read an index. Raises InputError for a damaged one, and for one of too many chunks."""
     wishes = Wishes()
     try:
-        root = interpret(Stream(map_file(path)), wishes, _MOST_OPCODES, _fold)
+        root = interpret(Stream(map_file(path)), wishes, _MOST_OPCODES, _Fold())
     except BrokenPickleError as error:
         raise InputError(f"is a damaged or truncated index ({error})", where=str(path), remedy=_AGAIN) from error
     except InputError as error:
@@ -140,15 +133,6 @@ class _Name(NamedTuple):
     start: tuple[int, ...] | None
 
 
-def _box(fields: Mapping[str, Any]) -> _Box | None:
-    start, size = sizes_of(fields.get("offsets")), sizes_of(fields.get("sizes"))
-    return None if start is None or size is None else _Box(start, size)
-
-
-def _name(fields: Mapping[str, Any]) -> _Name:
-    return _Name(str(fields.get("fqn")), sizes_of(fields.get("offset")))
-
-
 def _place(fields: Mapping[str, Any]) -> Place | None:
     file, offset, length = fields.get("relative_path"), fields.get("offset"), fields.get("length")
     if not isinstance(file, str) or not isinstance(offset, int) or not isinstance(length, int):
@@ -160,17 +144,29 @@ def _place(fields: Mapping[str, Any]) -> Place | None:
     return Place(file, offset, length, words)
 
 
-_FOLDED: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "ChunkStorageMetadata": _box, "MetadataIndex": _name, "_StorageInfo": _place,
-}  # fmt: skip
-"""What there is one of for each chunk, by class: nodes of kilobytes become a tuple."""
+class _Fold:
+    """Makes small what there is one of for each chunk: nodes of kilobytes become a tuple, shapes that are equal one."""
 
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._made = {"ChunkStorageMetadata": self._box, "MetadataIndex": self._name, "_StorageInfo": _place}
 
-def _fold(node: Call) -> None:
-    callee = node.arguments[0] if node.arguments else node.callee
-    make = _FOLDED.get(callee.name.rpartition(".")[2]) if isinstance(callee, Global) else None
-    if make is not None:
-        node.state, node.arguments = make(_fields(node)), []
+    def __call__(self, node: Call) -> None:
+        callee = node.arguments[0] if node.arguments else node.callee
+        make = self._made.get(callee.name.rpartition(".")[2]) if isinstance(callee, Global) else None
+        if make is not None:
+            node.state, node.arguments = make(_fields(node)), NOTHING
+
+    def _box(self, fields: Mapping[str, Any]) -> _Box | None:
+        start, size = self._shape(fields.get("offsets")), self._shape(fields.get("sizes"))
+        return None if start is None or size is None else _Box(start, size)
+
+    def _name(self, fields: Mapping[str, Any]) -> _Name:
+        return _Name(str(fields.get("fqn")), self._shape(fields.get("offset")))
+
+    def _shape(self, node: Any) -> tuple[int, ...] | None:
+        shape = sizes_of(node)
+        return None if shape is None else self._shapes.setdefault(shape, shape)
 
 
 def _fields(node: Any) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from typing import Final
 from tensoraudit.artifacts.globals import is_harmless
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.npy_header import MAX_HEADER, NpyError, NpyHeader, read_npy_header
-from tensoraudit.artifacts.pickle_machine import BrokenPickleError, Stream, Wishes, interpret
+from tensoraudit.artifacts.pickle_interpreter import interpret
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import BrokenPickleError, Stream
 from tensoraudit.artifacts.zips import SafeZip, ZipLimits
 from tensoraudit.checkpoints.jax_tree import group_of
 from tensoraudit.checkpoints.schema import Entry, Observation, Part, StoredCheckpoint

@@ -11,7 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensoraudit.artifacts.pickle_machine import Stream, Wishes
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import Stream
 from tensoraudit.artifacts.pickles import StoredTensor
 from tensoraudit.artifacts.torch_files import is_legacy, open_legacy, open_torch_zip, read_pickle
 from tensoraudit.artifacts.zips import SafeZip

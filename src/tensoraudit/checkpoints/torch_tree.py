@@ -1,6 +1,6 @@
 """What a pickle of PyTorch holds, as plain Python: dicts, lists, numbers, strings, and leaves for tensors.
 
-Conversions of the graph that `pickle_machine` gives: mappings become dicts, tuples and sets lists (a list can be made
+Conversions of the graph of `pickle_nodes`: mappings become dicts, tuples and sets lists (a list can be made
 before what it holds, so cycles need no care), tensors `StoredTensor`, NumPy arrays `StoredArray`, whatever else is
 called an `Instance`, which is a note and no object. Shared nodes stay shared, so the result is no larger than the
 pickle; whoever walks it bounds depth and count, as `walk` does.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tensoraudit.artifacts.pickle_machine import Call, Global, Items, Pairs, Persistent
+from tensoraudit.artifacts.pickle_nodes import Call, Global, Items, Pairs, Persistent
 from tensoraudit.artifacts.pickles import StoredTensor, class_of, pairs_of, tensor_of
 from tensoraudit.errors import InputError
 

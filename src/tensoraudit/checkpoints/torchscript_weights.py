@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tensoraudit.artifacts.globals import is_harmless
-from tensoraudit.artifacts.pickle_machine import Stream, Wishes
+from tensoraudit.artifacts.pickle_nodes import Wishes
+from tensoraudit.artifacts.pickle_stream import Stream
 from tensoraudit.artifacts.torch_files import open_torch_zip, read_pickle
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.checkpoints.schema import Entry
