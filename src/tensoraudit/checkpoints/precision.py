@@ -37,6 +37,11 @@ def narrows(reference: str, candidate: str) -> bool:
     return ours[0] > theirs[0] or ours[1] > theirs[1] or (ours[2] and not theirs[2])
 
 
+def float_form(name: str) -> tuple[int, int]:
+    """Return the bits of exponent of a float type, and of mantissa with the hidden one."""
+    return _FLOATS[name]
+
+
 def _range_of(name: str) -> tuple[int, int, bool] | None:
     """Bits of exponent, digits in bits, and whether there are negative numbers."""
     if name in _FLOATS:

@@ -27,10 +27,12 @@ from tensoraudit.checkpoints.paired import PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrower
 from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
 from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
+from tensoraudit.checkpoints.shares import ROWS, Workspaces
 from tensoraudit.checkpoints.stored_parts import Buffers
 from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of, word_blocks
 from tensoraudit.checkpoints.verdicts import Distance, Tally
 from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_blocks, view_of
+from tensoraudit.checkpoints.workspace import Workspace
 from tensoraudit.equivalence.blocks import blocks
 from tensoraudit.equivalence.floor import EPS
 from tensoraudit.equivalence.parameter import is_folded
@@ -40,6 +42,9 @@ from tensoraudit.equivalence.verdict import Verdict
 SEARCHED: Final = 8 << 20
 """Bytes of a tensor that is searched for steps beyond a permutation: both sides are in memory for that."""
 
+_RUN: Final = 2 * ELEMENTS
+"""Elements of a block that is read as it lies: a block is handed to other threads, which takes time of its own."""
+
 Side = tuple[StoredCheckpoint, Entry]
 
 
@@ -48,6 +53,7 @@ class Tools(NamedTuple):
 
     threads: Threads
     buffers: tuple[Buffers, Buffers]
+    workspaces: Workspaces
 
 
 class Settler:
@@ -58,8 +64,9 @@ class Settler:
 
     def __init__(self, reference: StoredCheckpoint, candidate: StoredCheckpoint, steps: Mapping[str, Steps]) -> None:
         self._reference, self._candidate, self._steps = reference, candidate, steps
-        most, kept = 8 * ELEMENTS, BEHIND + 1
-        self._tools = Tools((ThreadPoolExecutor(1), ThreadPoolExecutor(1)), (Buffers(most, kept), Buffers(most, kept)))
+        most, kept = 8 * _RUN, BEHIND + 1
+        threads, buffers = (ThreadPoolExecutor(1), ThreadPoolExecutor(1)), (Buffers(most, kept), Buffers(most, kept))
+        self._tools = Tools(threads, buffers, (Workspace(ROWS), Workspace(ROWS)))
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +93,7 @@ class _Settling:
         self._a, self._b = a, b
         self._types = type_of(a), type_of(b)
         self._pair = pair._replace(permutation=(), note=_without_suspicion(pair.note))
-        self._comparison = BlockComparison(tools.threads, self._types)
+        self._comparison = BlockComparison(tools.threads, self._types, tools.workspaces)
         self._plain: Outcome | None = None
 
     def settled(self, steps: Steps) -> PairedTensor:
@@ -258,7 +265,7 @@ class _Settling:
 
     def _flat(self, side: int, buffers: Buffers | None = None) -> Run:
         stored, entry = self._sides[side]
-        most = ELEMENTS * self._types[side].word.itemsize
+        most = _RUN * self._types[side].word.itemsize
         return lambda: word_blocks(stored, entry, most, buffers)
 
     def _view(self, side: int) -> Array:

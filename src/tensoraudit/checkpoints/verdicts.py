@@ -14,6 +14,7 @@ import numpy as np
 
 from tensoraudit.checkpoints.element_types import Array
 from tensoraudit.checkpoints.precision import narrower
+from tensoraudit.checkpoints.workspace import STEP, Workspace
 from tensoraudit.equivalence.case import limits_go_by
 from tensoraudit.equivalence.decisions import Decisions
 from tensoraudit.equivalence.floor import NoiseFloor, dtype_floor
@@ -21,8 +22,7 @@ from tensoraudit.equivalence.metrics import Metrics
 from tensoraudit.equivalence.tolerance import tolerance_for
 from tensoraudit.equivalence.verdict import Verdict, judge
 
-STEP: Final = 1 << 15
-"""Elements at a time: the buffers of one step stay in a level-2 cache."""
+_largest_of: Final = np.maximum.reduce  # a method of an array asks more before it begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,24 @@ class Loss:
     to_inf: int = 0
     to_zero: int = 0
 
+    def take(self, other: Loss) -> None:
+        """Take in what was lost elsewhere."""
+        self.relative = max(self.relative, other.relative)
+        self.to_inf += other.to_inf
+        self.to_zero += other.to_zero
+
 
 class Tally:
     """Adds up blocks of two tensors of one shape. `dtypes` are their names in the checkpoints.
 
-    With `loss` it also counts what a cast lost, which takes as much time again.
+    With `loss` it also counts what a cast lost, which takes half as much time again. Of a `workspace` it uses the rows
+    0 and 1, and needs nothing of it after a call.
     """
 
-    def __init__(self, dtypes: tuple[str, str], *, loss: bool = False) -> None:
+    def __init__(self, dtypes: tuple[str, str], *, loss: bool = False, workspace: Workspace | None = None) -> None:
         self._dtypes = dtypes
+        self._workspace = workspace or Workspace(2)
         self._exact: bool | None = None
-        self._buffer: Array | None = None
         self._carrier = np.empty(0, np.float32)
         self._count = self._nonfinite = self._nan_both = self._differing = 0
         self._linf = self._largest = 0.0
@@ -73,6 +80,18 @@ class Tally:
                 add(x, y)
         self._count += a.size
 
+    def take(self, other: Tally) -> None:
+        """Take in all that another tally of the same two tensors has seen."""
+        if self._exact is None:
+            self._exact, self._carrier = other._exact, other._carrier
+        self._count += other._count
+        self._nonfinite += other._nonfinite
+        self._nan_both += other._nan_both
+        self._differing += other._differing
+        self._linf, self._largest = max(self._linf, other._linf), max(self._largest, other._largest)
+        if self.loss is not None and other.loss is not None:
+            self.loss.take(other.loss)
+
     def _add_exact(self, x: Array, y: Array) -> None:
         differing = int(np.count_nonzero(x != y))
         self._differing += differing
@@ -85,23 +104,24 @@ class Tally:
         self._largest = max(self._largest, abs(float(x.max())), abs(float(x.min())))
 
     def _add_floats(self, x: Array, y: Array) -> None:
-        if self._buffer is None or self._buffer.dtype != x.dtype:
-            self._buffer = np.empty(STEP, x.dtype)
-        gap = self._buffer[: x.size]
-        np.subtract(x, y, out=gap)
-        np.abs(gap, out=gap)
-        worst = float(gap.max())
+        gap = self._gap(x, y)
+        worst = float(_largest_of(gap))
         if not math.isfinite(worst):
             x, y = self._set_aside_nonfinite(x, y)
             if not x.size:
                 return
-            gap = np.abs(x - y)
-            worst = float(gap.max())
+            gap = self._gap(x, y)
+            worst = float(_largest_of(gap))
         self._linf = max(self._linf, worst)
-        if self.loss is None:
-            self._largest = max(self._largest, float(x.max()), -float(x.min()))
-        else:
-            self._add_loss(self.loss, x, y, gap)
+        size = np.abs(x, out=gap if self.loss is None else self._workspace.row(1, x.size, x.dtype))
+        self._largest = max(self._largest, float(_largest_of(size)))
+        if self.loss is not None:
+            self._add_loss(self.loss, x, y, np.divide(gap, size, out=size))
+
+    def _gap(self, x: Array, y: Array) -> Array:
+        """|x - y|."""
+        gap: Array = np.subtract(x, y, out=self._workspace.row(0, x.size, x.dtype))
+        return np.abs(gap, out=gap)
 
     def _set_aside_nonfinite(self, x: Array, y: Array) -> tuple[Array, Array]:
         nan_x, nan_y, inf = np.isnan(x), np.isnan(y), np.isinf(x) | np.isinf(y)
@@ -113,18 +133,16 @@ class Tally:
         finite = np.isfinite(x) & np.isfinite(y)
         return x[finite], y[finite]
 
-    def _add_loss(self, loss: Loss, x: Array, y: Array, gap: Array) -> None:
-        size = np.abs(x)
-        self._largest = max(self._largest, float(size.max()))
-        if float(size.min()) > 0.0:
-            ratio = float(np.divide(gap, size, out=size).max())
-            if ratio < 1.0:  # what was flushed to zero is wrong by all of itself
-                loss.relative = max(loss.relative, ratio)
-                return
-            size = np.abs(x)
-        kept = (y != 0) & (x != 0)
-        loss.to_zero += int(np.count_nonzero(x)) - int(np.count_nonzero(kept))
-        loss.relative = max(loss.relative, float(np.divide(gap[kept], size[kept]).max(initial=0.0)))
+    def _add_loss(self, loss: Loss, x: Array, y: Array, ratio: Array) -> None:
+        """`ratio` is |x - y| / |x|."""
+        worst = float(_largest_of(ratio))
+        if not worst < 1.0:  # a zero: of 0 the ratio is none, and what was flushed to zero is wrong by all of itself
+            is_number = x != 0
+            kept = (y != 0) & is_number
+            loss.to_zero += int(np.count_nonzero(is_number)) - int(np.count_nonzero(kept))
+            np.copyto(ratio, 0.0, where=~kept)
+            worst = float(_largest_of(ratio))
+        loss.relative = max(loss.relative, worst)
 
     def distance(self) -> Distance:
         """Return the verdict on all that was added."""
