@@ -6,83 +6,122 @@ from pathlib import Path
 import pytest
 
 from tensoraudit import halves
-from tensoraudit.halves import both
+from tensoraudit.halves import alone, in_two
 
 OPEN = Path("/proc/self/fd")
+HERE = os.getpid()
 
 
 @pytest.fixture(autouse=True)
 def two(monkeypatch):
+    """Each test has a second processor, and leaves no process and no pipe behind."""
     monkeypatch.setattr(halves, "two_processors", lambda: True)
-
-
-def no_child_is_left():
+    before = sorted(OPEN.iterdir())
+    yield
+    assert sorted(OPEN.iterdir()) == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
-    return True
 
 
-def test_both_pieces_are_done_the_second_by_another_process():
-    mine, theirs = both(os.getpid, os.getpid)
-    assert mine == os.getpid() != theirs
-    assert no_child_is_left()
+def in_the_copy():
+    return os.getpid() != HERE
 
 
-def test_a_result_larger_than_any_pipe_comes_whole():
+def test_each_half_is_done_by_another_process():
+    mine, theirs = in_two(lambda half, _: (half, os.getpid()), "a", "b")
+    assert mine == ("a", HERE)
+    assert theirs[0] == "b" and theirs[1] != HERE
+
+
+def test_both_know_what_either_handed_over_in_the_order_of_the_halves():
+    def work(half, exchange):
+        return half, exchange(half * 2), exchange(half * 3)
+
+    assert in_two(work, 1, 10) == ((1, (2, 20), (3, 30)), (10, (2, 20), (3, 30)))
+    assert work(7, alone) == (7, (14,), (21,))
+
+
+def test_values_larger_than_any_pipe_pass_each_other():
     data = bytes(range(256)) * 40_000
-    assert both(lambda: None, lambda: data) == (None, data)
+    mine, theirs = in_two(lambda half, exchange: (half, exchange(half)), data, data[::-1])
+    assert mine == (data, (data, data[::-1]))
+    assert theirs == (data[::-1], (data, data[::-1]))
 
 
-def test_the_work_of_a_copy_that_is_killed_is_done_here():
-    here = os.getpid()
-
-    def there():
-        if os.getpid() != here:
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_a_copy_that_is_killed_leaves_all_to_do(when):
+    def work(half, exchange):
+        if when == "before" and in_the_copy():
             os.kill(os.getpid(), signal.SIGKILL)
-        return "done"
+        exchange(half)
+        if when == "between" and in_the_copy():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return half if when != "after" or not in_the_copy() else Deadly()
 
-    assert both(lambda: 1, there) == (1, "done")
-    assert no_child_is_left()
-
-
-def test_half_a_result_is_none():
-    here, open_file = os.getpid(), os.fdopen
-
-    def torn(end, mode):
-        with open_file(end, mode) as file:
-            file.write(b"9999\n...")
-        os._exit(1)
-
-    def there():
-        if os.getpid() != here:
-            os.fdopen = torn  # of the copy alone
-        return "whole"
-
-    assert both(lambda: 1, there) == (1, "whole")
+    assert in_two(work, 1, 2) is None
 
 
-def test_an_error_of_the_second_piece_is_raised_here(capfd):
-    def there():
-        raise ValueError("wrong")
+class Deadly:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(ValueError, match="wrong"):
-        both(lambda: 1, there)
-    assert no_child_is_left()
+
+def test_half_a_message_is_none(monkeypatch):
+    def torn(ends, value):
+        ends.sink.write((9_999).to_bytes(8, "big") + b"...")
+        ends.sink.flush()
+
+    monkeypatch.setattr(halves._Ends, "send", torn)
+    assert in_two(lambda half, _: half, 1, 2) is None
+
+
+def test_an_error_in_the_copy_leaves_all_to_do(capfd):
+    def work(half, exchange):
+        exchange(half)
+        if in_the_copy():
+            raise ValueError("wrong")
+        return half
+
+    assert in_two(work, 1, 2) is None
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_pickle_does_not_take_is_made_here():
-    _, made = both(lambda: 1, lambda: lambda: 5)
-    assert made() == 5
+def test_what_pickle_does_not_take_leaves_all_to_do():
+    assert in_two(lambda half, _: lambda: half, 1, 2) is None
 
 
-def test_an_error_of_the_first_piece_ends_the_copy():
-    def here():
+def test_an_error_here_ends_the_copy():
+    def work(half, _):
+        if in_the_copy():
+            threading.Event().wait()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        both(here, lambda: threading.Event().wait())
-    assert no_child_is_left()
+        in_two(work, 1, 2)
+
+
+def test_a_copy_whose_original_is_gone_ends():
+    """The original is killed while the copy waits for it: the copy leaves by itself."""
+    told, tell = os.pipe()
+    original = os.fork()
+    if original == 0:
+        os.close(told)
+
+        def work(half, exchange):
+            if os.getpid() == original_pid:
+                os.write(tell, b"ready\n")
+                signal.pause()
+            exchange(half)
+
+        original_pid = os.getpid()
+        in_two(work, 1, 2)
+        os._exit(1)
+    os.close(tell)
+    with os.fdopen(told, "rb") as file:
+        assert file.readline() == b"ready\n"
+        os.kill(original, signal.SIGKILL)
+        os.waitpid(original, 0)
+        assert file.read() == b""  # which comes when the last holder of the pipe is gone
 
 
 def test_no_room_for_a_copy(monkeypatch):
@@ -90,9 +129,7 @@ def test_no_room_for_a_copy(monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(halves.os, "fork", full)
-    before = sorted(OPEN.iterdir())
-    assert both(os.getpid, os.getpid) == (os.getpid(), os.getpid())
-    assert sorted(OPEN.iterdir()) == before
+    assert in_two(lambda half, _: half, 1, 2) is None
 
 
 class TestTwoProcessors:

@@ -1,8 +1,7 @@
-"""Work on a second processor: a forked copy of this process does its part and sends back what came of it.
+"""Work on a second processor: a forked copy of this process does half of it and sends back what came of that.
 
-A copy shares what was read so far, so that only results travel. It never outlives the call. Where there is one
-processor, no fork, or a second thread (which would be missing in the copy, with its locks still held), and where the
-copy comes to grief (killed, out of memory, an exception), this process does all the work itself.
+A copy shares what is there already, so that only results travel. It never outlives the call. Where there is one
+processor, no fork, or a second thread (which would be missing in the copy, with its locks still held), there is none.
 """
 
 from __future__ import annotations
@@ -14,9 +13,25 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+Exchange = Callable[[Any], tuple[Any, ...]]
+"""Hands a value to the other half, and returns those of both in the order of the halves."""
+
+_LENGTH: Final = 8
+"""Bytes that tell how long the message behind them is."""
+
+
+class _LostError(Exception):
+    """The other side is gone, or its message is not whole."""
+
+
+def alone(value: Any) -> tuple[Any, ...]:
+    """The exchange of one who does all the work."""
+    return (value,)
 
 
 def two_processors() -> bool:
@@ -24,62 +39,103 @@ def two_processors() -> bool:
     return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
 
 
-def both(here: Callable[[], T], there: Callable[[], T]) -> tuple[T, T]:
-    """Return what two pieces of work give; that of `there` must be made of what pickle takes."""
-    copy = _fork(there) if two_processors() else None
+def in_two(work: Callable[[T, Exchange], R], first: T, second: T) -> tuple[R, R] | None:
+    """Return what `work` makes of two halves, the second in a copy of this process; both may exchange the same number
+    of values. What travels must be what pickle takes.
+
+    None where there is no copy or it came to grief (killed, out of memory, an exception): nothing is lost but time.
+    """
+    copy = _fork(work, second) if two_processors() else None
     if copy is None:
-        return here(), there()
-    with copy:
-        mine = here()
-        theirs = copy.answer()
-    return mine, there() if theirs is None else theirs[0]
+        return None
+    try:
+        with copy:
+            mine = work(first, copy.exchange)
+            return mine, copy.receive()
+    except _LostError:
+        return None
 
 
-def _fork(work: Callable[[], Any]) -> _Copy | None:
-    """Return a copy of this process that does one piece of work, None where there is no room for one."""
-    pipe, end = os.pipe()
+def _fork(work: Callable[[T, Exchange], Any], half: T) -> _Copy | None:
+    """Return a copy at work, None where there is no room for one."""
+    (here, to_here), (there, to_there) = os.pipe(), os.pipe()
     try:
         process = os.fork()
     except OSError:
-        os.close(pipe)
-        os.close(end)
+        for end in (here, to_here, there, to_there):
+            os.close(end)
         return None
     if process == 0:
-        os.close(pipe)
-        _work_and_leave(work, end)
-    os.close(end)
-    return _Copy(process, pipe)
+        os.close(here)
+        os.close(to_there)
+        _work_and_leave(work, half, _Ends(os.fdopen(there, "rb"), os.fdopen(to_here, "wb")))
+    os.close(there)
+    os.close(to_here)
+    return _Copy(_Ends(os.fdopen(here, "rb"), os.fdopen(to_there, "wb")), process)
 
 
-def _work_and_leave(work: Callable[[], Any], end: int) -> None:
+def _work_and_leave(work: Callable[[T, Exchange], Any], half: T, ends: _Ends) -> NoReturn:
     """Nothing of the original may run in the copy but the work: no handlers, no buffers written out twice."""
+
+    def exchange(value: Any) -> tuple[Any, Any]:
+        ends.send(value)  # it sends first and the original reads first, or both would wait with full pipes
+        return ends.receive(), value
+
     try:
-        body = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
-        with os.fdopen(end, "wb") as file:
-            file.write(b"%d\n" % len(body))
-            file.write(body)
+        ends.send(work(half, exchange))
     finally:
         os._exit(0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    """A copy at work, and the end of the pipe that its result comes through."""
+class _Ends:
+    """The ends of the two pipes that one side holds."""
 
+    source: BinaryIO
+    sink: BinaryIO
+
+    def send(self, value: Any) -> None:
+        body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        try:
+            self.sink.write(len(body).to_bytes(_LENGTH, "big"))
+            self.sink.write(body)
+            self.sink.flush()
+        except OSError as error:
+            raise _LostError from error
+
+    def receive(self) -> Any:
+        size = int.from_bytes(self.source.read(_LENGTH), "big")
+        body = self.source.read(size)
+        if not size or len(body) < size:
+            raise _LostError
+        return pickle.loads(body)  # noqa: S301 - from our own copy, by a pipe that nobody else holds
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy at work, as the original sees it."""
+
+    ends: _Ends
     process: int
-    pipe: int
 
     def __enter__(self) -> None:
         """Nothing to do."""
 
     def __exit__(self, *_: object) -> None:
-        os.close(self.pipe)
         os.kill(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
+        self.ends.source.close()
+        try:
+            self.ends.sink.close()
+        except OSError:  # what it holds can go nowhere any more
+            return
 
-    def answer(self) -> tuple[Any] | None:
-        """Wait for the result; None when none came, or not the whole of it."""
-        with open(self.pipe, "rb", closefd=False) as file:
-            size, data = file.readline(), file.read()
-        whole = size.strip().isdigit() and int(size) == len(data)
-        return (pickle.loads(data),) if whole else None  # noqa: S301 - written by ourselves, into a pipe nobody else has
+    def exchange(self, value: Any) -> tuple[Any, Any]:
+        """Take the copy's value and give it ours."""
+        theirs = self.receive()
+        self.ends.send(value)
+        return value, theirs
+
+    def receive(self) -> Any:
+        """Wait for what the copy sends. Raises _LostError."""
+        return self.ends.receive()

@@ -1041,7 +1041,7 @@ class TestTwoProcesses:
         forked = []
         fork = os.fork
         monkeypatch.setattr(os, "fork", lambda: forked.append(1) or fork())
-        monkeypatch.setattr(python_source, "_WORTH_A_FORK", 1)
+        monkeypatch.setattr(python_source, "_WORTH_A_COPY", 1)
         monkeypatch.setattr(halves, "two_processors", lambda: True)
         together = read_python([project], root=project)
         assert forked == [1]

@@ -37,6 +37,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import attrgetter
 from pathlib import Path
 
 from tensoraudit.collection import without_collection
@@ -47,7 +48,7 @@ from tensoraudit.extract.python_project import Project
 from tensoraudit.extract.python_summary import Summary
 from tensoraudit.extract.python_unit import Unit
 from tensoraudit.facts import Fact, Side
-from tensoraudit.halves import both
+from tensoraudit.halves import Exchange, alone, in_two
 
 __all__ = ["PythonFacts", "Skipped", "read_python", "read_python_text"]
 
@@ -55,8 +56,8 @@ _KEPT_SOURCE = 8 << 20
 """Characters of source whose syntax trees are kept between the two readings of a project; the trees take some 40 times
 as much. Files beyond it are parsed twice."""
 
-_WORTH_A_FORK = 1 << 20
-"""Characters of source; a copy of the process takes as long to make as some 10,000 lines to read."""
+_WORTH_A_COPY = 1 << 20
+"""Bytes of source; a copy of the process takes as long to make as some 10,000 lines to read."""
 
 _OWN_SHARE = 0.53
 """Of the source: the copy has its facts to pickle besides."""
@@ -79,55 +80,48 @@ def read_python(paths: Sequence[Path], *, root: Path | None = None, side: Side =
     `root` is the folder to which the paths in facts are relative and, for files outside any package, the folder from
     which modules are named. Nothing is raised for what a file contains.
     """
+    found = list(find_files(paths, root))
+    outline = Outline(file.module for file in found if isinstance(file, PythonFile))
+
+    def work(files: Sequence[PythonFile | Skipped], exchange: Exchange) -> PythonFacts:
+        units, summaries, skipped = _survey(files, outline)
+        project = Project(chain.from_iterable(exchange(summaries)))
+        return _read(units, project, side, skipped)
+
     with without_collection():
-        units, project, skipped = _survey(list(find_files(paths, root)))
-        parts = _parts(units)
-        found = [_read(part, project, side) for part in parts] if len(parts) == 1 else _read_both(parts, project, side)
-        for unit in units:
-            unit.forget()
-    facts = list(chain.from_iterable(part.facts for part in found))
+        halves = _halves(found)
+        return _joined((halves and in_two(work, *halves)) or (work(found, alone),))
+
+
+def _halves(found: Sequence[PythonFile | Skipped]) -> tuple[Sequence[PythonFile | Skipped], ...]:
+    """Return the files in two parts that take the same time to read; () where it would not be worth a copy."""
+    ends = list(accumulate(_size(file) for file in found))
+    if not ends or ends[-1] < _WORTH_A_COPY:
+        return ()
+    middle = bisect_right(ends, _OWN_SHARE * ends[-1])
+    return found[:middle], found[middle:]
+
+
+def _size(file: PythonFile | Skipped) -> int:
+    try:
+        return file.path.stat().st_size if isinstance(file, PythonFile) else 0
+    except OSError:
+        return 0  # whoever reads it says why it cannot be
+
+
+def _joined(parts: Sequence[PythonFacts]) -> PythonFacts:
+    """Return the facts of all parts as if there were one."""
     return PythonFacts(
-        facts,
-        [*skipped, *chain.from_iterable(part.skipped for part in found)],
-        sum(part.files for part in found),
-        sum(part.lines for part in found),
-        tuple(chain.from_iterable(part.paths for part in found)),
+        list(chain.from_iterable(part.facts for part in parts)),
+        sorted(chain.from_iterable(part.skipped for part in parts), key=attrgetter("path")),
+        sum(part.files for part in parts),
+        sum(part.lines for part in parts),
+        tuple(chain.from_iterable(part.paths for part in parts)),
     )
 
 
-def _parts(units: list[Unit]) -> list[list[Unit]]:
-    """Return the units in two parts that take the same time to read, or in one where two would not be worth it."""
-    ends = list(accumulate(len(unit.text) for unit in units))
-    if not ends or ends[-1] < _WORTH_A_FORK:
-        return [units]
-    middle = bisect_right(ends, _OWN_SHARE * ends[-1])
-    return [units[:middle], units[middle:]]
-
-
-def _read_both(parts: Sequence[list[Unit]], project: Project, side: Side) -> tuple[PythonFacts, PythonFacts]:
-    first, second = parts
-    return both(lambda: _read(first, project, side), lambda: _read(second, project, side))
-
-
-def _read(units: Sequence[Unit], project: Project, side: Side) -> PythonFacts:
-    facts: list[Fact] = []
-    skipped: list[Skipped] = []
-    read: list[Path] = []
-    lines = 0
-    for unit in units:
-        try:
-            facts.extend(unit.facts(project, side))
-        except UnreadableFile as error:
-            skipped.append(Skipped(unit.file.shown, str(error)))
-            continue
-        read.append(unit.file.path)
-        lines += unit.text.count("\n") + 1
-    return PythonFacts(facts, skipped, len(read), lines, tuple(read))
-
-
-def _survey(found: Sequence[PythonFile | Skipped]) -> tuple[list[Unit], Project, list[Skipped]]:
-    """Summarise all files, so that each can be read with the others known."""
-    outline = Outline(file.module for file in found if isinstance(file, PythonFile))
+def _survey(found: Sequence[PythonFile | Skipped], outline: Outline) -> tuple[list[Unit], list[Summary], list[Skipped]]:
+    """Summarise files, so that each can be read with the others known."""
     skipped: list[Skipped] = []
     units: list[Unit] = []
     summaries: list[Summary] = []
@@ -148,7 +142,23 @@ def _survey(found: Sequence[PythonFile | Skipped]) -> tuple[list[Unit], Project,
         kept += len(text)
         if kept > _KEPT_SOURCE:
             unit.forget()
-    return units, Project(summaries), skipped
+    return units, summaries, skipped
+
+
+def _read(units: Sequence[Unit], project: Project, side: Side, skipped: list[Skipped]) -> PythonFacts:
+    """Return the facts of files that were summarised, with those that could not be."""
+    facts: list[Fact] = []
+    read: list[Path] = []
+    lines = 0
+    for unit in units:
+        try:
+            facts.extend(unit.facts(project, side))
+        except UnreadableFile as error:
+            skipped.append(Skipped(unit.file.shown, str(error)))
+            continue
+        read.append(unit.file.path)
+        lines += unit.text.count("\n") + 1
+    return PythonFacts(facts, skipped, len(read), lines, tuple(read))
 
 
 def _text_of(file: PythonFile) -> tuple[str, Sequence[tuple[int, int]], list[Skipped]]:
