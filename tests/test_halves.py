@@ -137,7 +137,7 @@ class TestTwoProcessors:
     def asked(self, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setattr(halves.os, "sched_getaffinity", lambda _: {0, 1})
-        monkeypatch.setattr(halves.threading, "active_count", lambda: 1)
+        monkeypatch.setattr(halves, "threads", lambda: 1)
         monkeypatch.setattr(halves.sys, "platform", "linux")
         return monkeypatch
 
@@ -149,9 +149,18 @@ class TestTwoProcessors:
         assert not halves.two_processors()
 
     def test_a_second_thread(self, asked):
-        asked.setattr(halves.threading, "active_count", lambda: 2)
+        asked.setattr(halves, "threads", lambda: 2)
         assert not halves.two_processors()
 
     def test_a_system_whose_libraries_do_not_survive_a_fork(self, asked):
         asked.setattr(halves.sys, "platform", "darwin")
         assert not halves.two_processors()
+
+
+def test_every_thread_is_counted():
+    before, end = halves.threads(), threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    assert halves.threads() == before + 1
+    end.set()
+    thread.join()

@@ -10,9 +10,9 @@ import os
 import pickle
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -36,7 +36,15 @@ def alone(value: Any) -> tuple[Any, ...]:
 
 def two_processors() -> bool:
     """Tell whether a copy of this process may run beside it. macOS has a fork that its own libraries do not survive."""
-    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threads() == 1
+
+
+def threads() -> int:
+    """Return how many threads this process has, those of libraries too; 2 where the system does not say."""
+    try:
+        return sum(1 for _ in Path("/proc/self/task").iterdir())
+    except OSError:
+        return 2
 
 
 def in_two(work: Callable[[T, Exchange], R], first: T, second: T) -> tuple[R, R] | None:
