@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tensoraudit.api import compare, scan
+import tensoraudit
 from tensoraudit.errors import InputError
 from tensoraudit.probes.pool import Pool
 
@@ -18,6 +18,7 @@ VARIABLE = "TENSORAUDIT_JAX_PYTHON"
 PASSES = {"identical", "equivalent", "noise"}
 
 pytestmark = [
+    pytest.mark.usefixtures("warm_workers"),
     pytest.mark.slow,
     pytest.mark.skipif(
         not os.environ.get(VARIABLE),
@@ -39,7 +40,7 @@ def audit(python):
     def call(name, **options):
         key = (name, *options.items())
         if key not in known:
-            known[key] = scan(f"{MODELS}:{name}", python=python, **options)
+            known[key] = tensoraudit.scan(f"{MODELS}:{name}", python=python, **options)
         return known[key]
 
     return call
@@ -110,9 +111,9 @@ def test_a_wrong_constant_in_the_file_is_found(python, exported, tmp_path):
     bias.CopyFrom(numpy_helper.from_array(values, bias.name))
     wrong = tmp_path / "wrong.onnx"
     onnx.save(model, wrong)
-    right = compare(f"{MODELS}:make_mlp", exported, python=python)
+    right = tensoraudit.compare(f"{MODELS}:make_mlp", exported, python=python)
     assert right["exit_code"] == 0 and passes(right)
-    report = compare(f"{MODELS}:make_mlp", wrong, python=python)
+    report = tensoraudit.compare(f"{MODELS}:make_mlp", wrong, python=python)
     assert report["exit_code"] == 1
     sample = next(row for row in rows(report, "candidate@onnxruntime") if row["inputs"] == "sample-0")
     assert sample["verdict"] in {"drift", "break"} and sample["error_ratio"] > 100
@@ -141,18 +142,18 @@ def test_int64_without_64_bit_types_is_said_and_both_sides_get_int32(audit):
 def test_int64_that_does_not_fit_is_refused(python, tmp_path):
     np.savez(tmp_path / "large.npz", ids=np.full((3, 4), 2**40))
     with pytest.raises(InputError, match=r"input ids holds 1099511627776, which int32 cannot hold"):
-        scan(f"{MODELS}:make_ids", python=python, inputs=(str(tmp_path / "large.npz"),))
+        tensoraudit.scan(f"{MODELS}:make_ids", python=python, inputs=(str(tmp_path / "large.npz"),))
 
 
 def test_int64_that_the_file_takes_as_int32_is_found(python):
     """With 64-bit types on the model keeps int64, jax2onnx does not."""
-    report = scan(f"{MODELS.with_name('jax_wide_models.py')}:make_sum", python=python)
+    report = tensoraudit.scan(f"{MODELS.with_name('jax_wide_models.py')}:make_sum", python=python)
     (finding,) = [each for each in report["findings"] if each["rule"] == "EQV-010"]
     assert "is int64 in the sample, but the model takes int32" in finding["message"]
 
 
 def test_double_precision_is_kept(python):
-    report = scan(f"{MODELS.with_name('jax_wide_models.py')}:make_wide", python=python)
+    report = tensoraudit.scan(f"{MODELS.with_name('jax_wide_models.py')}:make_wide", python=python)
     assert report["exit_code"] == 0 and passes(report)
     assert max(row["linf"] for row in rows(report, "jax2onnx") if not row["inputs"].startswith("edge")) < 1e-13
 
@@ -178,11 +179,11 @@ def test_a_function_that_cannot_be_traced_cannot_be_converted(audit):
 
 def test_what_is_no_model_ends_with_what_to_do(python):
     with pytest.raises(InputError, match="CNN is a linen module without variables"):
-        scan(f"{MODELS}:make_unbound_cnn", python=python)
+        tensoraudit.scan(f"{MODELS}:make_unbound_cnn", python=python)
 
 
 def test_a_serialized_program_runs_and_no_route_takes_it(python):
-    report = scan(str(PROGRAM), python=python)
+    report = tensoraudit.scan(str(PROGRAM), python=python)
     (conversion,) = report["conversions"]
     assert conversion["cause"].startswith("a serialized jax.export program is one block of StableHLO")
     assert "CNV-001" in rules(report) and report["exit_code"] == 1
@@ -199,5 +200,5 @@ def test_a_serialized_program_against_an_onnx_file(python, tmp_path):
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
         files[name] = tmp_path / f"{name}.onnx"
         onnx.save(model, files[name])
-    assert compare(str(PROGRAM), str(files["right"]), python=python)["exit_code"] == 0
-    assert compare(str(PROGRAM), str(files["wrong"]), python=python)["exit_code"] == 1
+    assert tensoraudit.compare(str(PROGRAM), str(files["right"]), python=python)["exit_code"] == 0
+    assert tensoraudit.compare(str(PROGRAM), str(files["wrong"]), python=python)["exit_code"] == 1

@@ -14,6 +14,8 @@ import tensoraudit
 from tensoraudit.artifacts.protobuf import fields
 from tensoraudit.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures" / "tensorflow"
 MODELS = ROOT / "tests" / "probes" / "tensorflow" / "models.py"

@@ -17,3 +17,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def root():
     return ROOT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workers(warm_workers):
+    """Every module here keeps its workers from one audit to the next."""
