@@ -1,6 +1,7 @@
 """How the steps of a command are run, and the shortest road: `lint`.
 
-Apart from the other roads (`pipeline`), because a second `lint` of a project takes no longer than what it imports.
+Apart from the other roads (`pipeline`), so that `lint` imports neither numpy nor what speaks with workers: that would
+take a quarter of a second, and the threads that numpy starts would keep a large project on one processor (`halves`).
 """
 
 from __future__ import annotations
