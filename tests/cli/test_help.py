@@ -49,7 +49,13 @@ sys.stderr.write(",".join(sorted({"typer", "rich", "numpy", "yaml", "tensoraudit
 
 @pytest.mark.parametrize(
     ("arguments", "loaded"),
-    [(["--help"], ""), (["rules", "--help"], ""), (["rules"], ""), (["rules", "list"], "typer,yaml")],
+    [
+        (["--help"], ""),
+        (["rules", "--help"], ""),
+        (["rules"], ""),
+        (["rules", "list"], "typer,yaml"),
+        (["lint", "--no-cache", __file__], "rich,typer,yaml"),
+    ],
 )
 def test_what_a_command_does_not_need_is_not_imported(arguments, loaded):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
