@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tensoraudit import halves
-from tensoraudit.halves import alone, in_two
+from tensoraudit.halves import ahead, alone, in_two
 
 OPEN = Path("/proc/self/fd")
 HERE = os.getpid()
@@ -133,6 +133,35 @@ def test_no_room_for_a_copy(monkeypatch):
 
     monkeypatch.setattr(halves.os, "fork", full)
     assert in_two(lambda half, _: half, 1, 2) is None
+
+
+class TestAhead:
+    def test_the_result_comes_from_the_copy(self):
+        with ahead(os.getpid) as result:
+            assert result() not in {None, HERE}
+
+    def test_a_copy_that_nobody_asks_is_gone_with_the_block(self):
+        with ahead(threading.Event().wait):
+            pass
+
+    def test_so_is_one_whose_pipe_is_full(self):
+        with ahead(lambda: bytes(10_000_000)):
+            pass
+
+    @pytest.mark.parametrize("work", [lambda: 1 / 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: lambda: 1])
+    def test_a_copy_that_fails_gives_none(self, work, capfd):
+        with ahead(work) as result:
+            assert result() is None
+        assert capfd.readouterr() == ("", "")
+
+    def test_an_error_here_ends_the_copy(self):
+        with pytest.raises(KeyboardInterrupt), ahead(threading.Event().wait):
+            raise KeyboardInterrupt
+
+    def test_no_second_processor(self, monkeypatch):
+        monkeypatch.setattr(halves, "two_processors", lambda: False)
+        with ahead(os.getpid) as result:
+            assert result() is None
 
 
 class TestTwoProcessors:

@@ -1,4 +1,4 @@
-"""Work on a second processor: a forked copy of this process does half of it and sends back what came of that.
+"""Work on a second processor: a forked copy of this process does a part of it and sends back what came of that.
 
 A copy shares what is there already, so that only results travel. It never outlives the call. Where there is one
 processor, no fork, or a second thread (which would be missing in the copy, with its locks still held), there is none.
@@ -6,11 +6,13 @@ processor, no fork, or a second thread (which would be missing in the copy, with
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
@@ -64,6 +66,20 @@ def in_two(work: Callable[[T, Exchange], R], first: T, second: T) -> tuple[R, R]
         return None
 
 
+@contextmanager
+def ahead(work: Callable[[], R]) -> Iterator[Callable[[], R | None]]:
+    """Begin `work` in a copy of this process; what is handed out waits for its result, once.
+
+    None where there is no copy or it came to grief: nothing is lost but time. With the block the copy ends too.
+    """
+    copy = _fork(lambda *_: work(), None) if two_processors() else None
+    if copy is None:
+        yield lambda: None
+        return
+    with copy:
+        yield copy.result
+
+
 def _fork(work: Callable[[T, Exchange], Any], half: T) -> _Copy | None:
     """Return a copy at work, None where there is no room for one."""
     (here, to_here), (there, to_there) = os.pipe(), os.pipe()
@@ -89,6 +105,7 @@ def _work_and_leave(work: Callable[[T, Exchange], Any], half: T, ends: _Ends) ->
         ends.send(value)  # it sends first and the original reads first, or both would wait with full pipes
         return ends.receive(), value
 
+    gc.disable()  # a copy leaves before there is much to collect
     try:
         ends.send(work(half, exchange))
     finally:
@@ -147,3 +164,10 @@ class _Copy:
     def receive(self) -> Any:
         """Wait for what the copy sends. Raises _LostError."""
         return self.ends.receive()
+
+    def result(self) -> Any:
+        """Wait for what the copy sends, None where that does not come."""
+        try:
+            return self.receive()
+        except _LostError:
+            return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from tensoraudit.audit.alone import run_alone
 from tensoraudit.audit.begin import choose_rules
 from tensoraudit.audit.causes_by_value import find_causes
-from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
 from tensoraudit.audit.conclude import conclude, match_and_settle
 from tensoraudit.audit.convert import convert
 from tensoraudit.audit.coverage import measure_coverage
@@ -18,6 +17,7 @@ from tensoraudit.audit.execute import run_candidates, run_reference
 from tensoraudit.audit.gradients import measure_gradients
 from tensoraudit.audit.judge import judge
 from tensoraudit.audit.localise import localise
+from tensoraudit.audit.model_checkpoint import compare_parameters, read_weights
 from tensoraudit.audit.observe import collect_facts
 from tensoraudit.audit.operators import list_operators
 from tensoraudit.audit.ported import check_map, pair_models
@@ -64,15 +64,6 @@ SCAN: tuple[Step, ...] = (
 COMPARE: tuple[Step, ...] = SCAN
 """The same road: `convert` takes the given candidate instead of making one."""
 
-CHECKPOINT_SHOW: tuple[Step, ...] = (read_stored, choose_rules, describe_stored, match_and_settle, conclude)
-CHECKPOINT_DIFF: tuple[Step, ...] = (
-    read_stored,
-    choose_rules,
-    describe_stored,
-    diff_stored,
-    match_and_settle,
-    conclude,
-)
 CHECKPOINT_RESUME: tuple[Step, ...] = (
     identify_program,
     choose_rules,

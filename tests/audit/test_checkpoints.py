@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensoraudit.audit.checkpoints import compare_parameters, describe_stored, diff_stored, read_stored, read_weights
+from tensoraudit.audit.checkpoints import describe_stored, diff_stored, read_stored
+from tensoraudit.audit.model_checkpoint import compare_parameters, read_weights
 from tensoraudit.audit.state import Audit, Side
+from tensoraudit.checkpoint_steps import CHECKPOINT_DIFF, CHECKPOINT_SHOW
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Checkpoint, Tensor
 from tensoraudit.options import make_options
-from tensoraudit.pipeline import CHECKPOINT_DIFF, CHECKPOINT_SHOW, COMPARE, SCAN, run
+from tensoraudit.pipeline import COMPARE, SCAN, run
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.steps import new_audit, run_steps
 

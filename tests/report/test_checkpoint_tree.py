@@ -1,6 +1,7 @@
 """The folded tree: what is shown adds up to what there is, and what is folded is the same."""
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,15 @@ def test_ascii_where_a_stream_has_no_other_characters():
 def test_ten_thousand_levels_are_no_recursion():
     deep = [entry(".".join("abcdefghij" * 1000) + ".w"), entry("b.w")]
     assert len(shown(deep)) < 40
+
+
+def test_a_deep_name_takes_memory_by_its_length():
+    deep = [entry("a." * 20_000 + "w")]
+    tracemalloc.start()
+    grow("model", deep)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20_000_000  # all the paths above it together: 400 MB
 
 
 def test_verbose_shows_every_tensor_of_what_it_shows():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tensoraudit.audit.checkpoints import compare_parameters, read_weights
 from tensoraudit.audit.conclude import conclude, match_and_settle
+from tensoraudit.audit.model_checkpoint import compare_parameters, read_weights
 from tensoraudit.audit.observe import collect_facts
 from tensoraudit.audit.prepare import choose_samples, describe_reference, identify_artifacts
 from tensoraudit.language.load import load_rules, rules_folder

@@ -1,5 +1,5 @@
-"""The steps of the checkpoint commands, and of `--checkpoint` beside a model: read, compare, and say what was seen as
-facts and measurements, so that rules decide what of it is a finding.
+"""The steps of `checkpoint show` and `diff`: read, compare, and say what was seen as facts and measurements, so that
+rules decide what of it is a finding.
 
 Readers and the comparison are imported where they are used: every command loads this module, few need them.
 """
@@ -14,19 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tensoraudit.artifacts.artifact import Artifact
-from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
-from tensoraudit.audit.port_map import read_map
-from tensoraudit.audit.probing import wire
+from tensoraudit.audit.frameworks import FRAMEWORKS
 from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
-from tensoraudit.checkpoints.against_model import ModelTensor, against_model
+from tensoraudit.checkpoints.ahead import Seen, look_at
 from tensoraudit.checkpoints.paired import CheckpointDiff, PairedTensor
-from tensoraudit.checkpoints.read import read_checkpoint
-from tensoraudit.checkpoints.schema import Entry, Observation, StoredCheckpoint
+from tensoraudit.checkpoints.schema import Observation, StoredCheckpoint
 from tensoraudit.extract.checkpoint_facts import MOST_OF_A_KIND, checkpoint_facts, checkpoint_measurements
 from tensoraudit.extract.environment import read_environment
 from tensoraudit.facts import Side
-from tensoraudit.probes.outcome import Outcome
 
 NAMED: Final = 3
 """Tensors that a sentence names."""
@@ -36,13 +32,14 @@ def read_stored(audit: Audit) -> Audit:
     """Read the headers of what the user named: one checkpoint, or two to compare. Raises InputError."""
     audit = replace(audit, options=replace(audit.options, target=()))
     audit.progress(f"reading {audit.spec}")
-    stored = read_checkpoint(Path(audit.spec))
-    audit = audit.add(artifact=_artifact(audit.spec, stored), checkpoint=stored)
+    seen = look_at(Path(audit.spec))
+    audit = audit.add(artifact=_artifact(audit.spec, seen.stored), checkpoint=seen.stored, seen=(seen,))
     if not audit.against:
         return audit
     audit.progress(f"reading {audit.against}")
-    other = read_checkpoint(Path(audit.against))
-    return audit.add(candidate_artifact=_artifact(audit.against, other), other_checkpoint=other)
+    seen = audit.looked_ahead() or look_at(Path(audit.against))
+    candidate = _artifact(audit.against, seen.stored)
+    return audit.add(candidate_artifact=candidate, other_checkpoint=seen.stored, seen=(seen,))
 
 
 def _artifact(spec: str, stored: StoredCheckpoint) -> Artifact:
@@ -52,24 +49,23 @@ def _artifact(spec: str, stored: StoredCheckpoint) -> Artifact:
     return Artifact(spec, "checkpoint", framework, stored.path, size=size, imports=stored.imports, details=details)
 
 
+SIDES: Final[tuple[Side, ...]] = ("source", "target")
+
+
 def describe_stored(audit: Audit) -> Audit:
     """Turn what was read into facts, and the observations of readers and topics into measurements."""
     audit.progress("looking at names, shapes and shards")
-    audit = audit.add(facts=tuple(read_environment("source")))
-    if audit.checkpoint is not None:
-        audit = _described(audit, audit.checkpoint, "source")
-    if audit.other_checkpoint is not None:
-        audit = _described(audit.add(facts=tuple(read_environment("target"))), audit.other_checkpoint, "target")
+    for seen, side in zip(audit.seen, SIDES, strict=False):
+        audit = described(audit.add(facts=tuple(read_environment(side))), seen, side)
     return audit
 
 
-def _described(audit: Audit, stored: StoredCheckpoint, side: Side) -> Audit:
-    from tensoraudit.checkpoints.observations import observe_all
-
-    observations = [*stored.observations, *observe_all(stored)]
+def described(audit: Audit, seen: Seen, side: Side) -> Audit:
+    """The audit with what is to be said of one checkpoint."""
+    observations = (*seen.stored.observations, *seen.observations)
     return audit.add(
-        facts=tuple(checkpoint_facts(stored, side)),
-        measurements=tuple(checkpoint_measurements(stored, observations, side)),
+        facts=tuple(checkpoint_facts(seen.stored, side)),
+        measurements=tuple(checkpoint_measurements(seen.stored, observations, side)),
         notes=tuple(_cut_off(observations)),
     )
 
@@ -86,6 +82,7 @@ def _cut_off(observations: Sequence[Observation]) -> Iterator[str]:
 def diff_stored(audit: Audit) -> Audit:
     """Pair the tensors of both and say what differs. Values that were asked for and could not be read are a required
     probe that failed. Raises InputError for a map that does not fit."""
+    from tensoraudit.audit.port_map import read_map
     from tensoraudit.checkpoints.diff import diff_checkpoints
     from tensoraudit.checkpoints.observations import observe_diff_all
 
@@ -193,54 +190,3 @@ def _name(pair: PairedTensor) -> str:
     if pair.status == "cast":
         return f"{name} {pair.dtypes[0]} to {pair.dtypes[1]}"
     return f"{name} (by up to {pair.linf:.2g})" if pair.status == "different" and pair.linf is not None else name
-
-
-def read_weights(audit: Audit) -> Audit:
-    """Read the headers of `--checkpoint` before anything runs. Raises InputError."""
-    if audit.options.checkpoint is None:
-        return audit
-    stored = read_checkpoint(Path(audit.options.checkpoint))
-    return _described(audit.add(checkpoint=stored), stored, "source")
-
-
-def compare_parameters(audit: Audit) -> Audit:
-    """Hold the names of `--checkpoint` against the parameters of the reference, which its worker lists."""
-    if audit.options.checkpoint is None:
-        return audit
-    stored = audit.checkpoint
-    if stored is None or audit.pool is None or audit.reference is None:
-        reason = "the model was not built, so that its parameters are not known"
-        return audit.add(probes=(probe_row("checkpoint.parameters", "", "cpu", "missing", reason, required=True),))
-    audit.progress("comparing the checkpoint's names with the model's")
-    role = audit.reference.role
-    inputs = wire(audit.pool, audit.samples[0]) if audit.samples else None
-    request = {**audit.reference.params, "values": False, "inputs": inputs}
-    outcome: Outcome = audit.pool.run(role, framework_of(role).job("parameters"), request)
-    audit = audit.add(probes=(probe_row("checkpoint.parameters", role, "cpu", outcome, required=True),))
-    if outcome.result is None:
-        return audit
-    model = [_model_tensor(row) for row in outcome.result["parameters"]]
-    if not model:  # all of nothing is there, which tells nothing of the file
-        reason = "the model lists no parameters, so there is nothing to hold the checkpoint against"
-        return audit.add(probes=(probe_row("checkpoint.names", role, "cpu", "unsupported", reason, required=True),))
-    observed = against_model(stored, model, _partners(stored, model))
-    return audit.add(measurements=tuple(checkpoint_measurements(stored, observed, "source")))
-
-
-def _model_tensor(row: Any) -> ModelTensor:
-    """A row of a `parameters` job."""
-    saved, also = bool(row.get("saved", True)), tuple(row.get("also", ()))
-    return ModelTensor(str(row["name"]), str(row["dtype"]), tuple(row["shape"]), saved, also)
-
-
-def _partners(stored: StoredCheckpoint, model: Sequence[ModelTensor]) -> dict[str, str] | None:
-    """The model's names to the checkpoint's, where a loader of another framework would have to translate them."""
-    from tensoraudit.checkpoints.diff import diff_checkpoints
-
-    held = {entry.name for entry in stored.entries}
-    if stored.framework == "pytorch" or any(each.name in held for each in model):
-        return None
-    entries = tuple(Entry(each.name, each.dtype, each.shape, ()) for each in model)
-    described = replace(stored, framework="", format="", entries=entries)
-    pairs = diff_checkpoints(described, replace(stored, entries=tuple(e for e in stored.entries if e.group == "model")))
-    return {pair.reference: pair.candidate for pair in pairs.pairs if pair.reference and pair.candidate}

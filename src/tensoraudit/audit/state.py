@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensoraudit.artifacts.artifact import Artifact
+from tensoraudit.checkpoints.ahead import Looked, Seen, nothing_ahead
 from tensoraudit.checkpoints.paired import CheckpointDiff
 from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.facts import Fact, Measurement
@@ -94,7 +95,8 @@ class Side:
 class Audit:
     """The audit between two steps. Tuples only grow; nothing is changed in place.
 
-    `checkpoint` is what is looked at (of a diff the reference's), `other_checkpoint` the candidate's.
+    `checkpoint` is what is looked at (of a diff the reference's), `other_checkpoint` the candidate's; `looked_ahead`
+    hands out the latter where it was read meanwhile.
     """
 
     options: Options
@@ -128,6 +130,8 @@ class Audit:
     timings: Mapping[str, float] = field(default_factory=dict)
     checkpoint: StoredCheckpoint | None = None
     other_checkpoint: StoredCheckpoint | None = None
+    seen: tuple[Seen, ...] = ()
+    looked_ahead: Looked = nothing_ahead
     checkpoint_diff: CheckpointDiff | None = None
     result: Result | None = None
 

@@ -7,7 +7,7 @@ from itertools import permutations
 from math import prod
 from typing import Any, Final
 
-from tensoraudit.checkpoints.paired import NOTHING, By, PairedTensor, Status
+from tensoraudit.checkpoints.paired import NO_DIGESTS, NOTHING, By, PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrows
 from tensoraudit.checkpoints.schema import Entry
 
@@ -22,6 +22,12 @@ _PADDED_BY: Final = (8, 128)
 
 def from_headers(names: tuple[str, str], reference: Entry, candidate: Entry, by: By, note: str) -> PairedTensor:
     """Return the pair of two entries of these full names, with what the headers say."""
+    dtypes, shapes = (reference.dtype, candidate.dtype), (reference.shape, candidate.shape)
+    if reference.shape == candidate.shape and reference.axes == candidate.axes and reference.dtype == candidate.dtype:
+        # Nearly always; by position, because a hundred thousand of them by keyword take a tenth of a second more.
+        return PairedTensor(
+            names[0], names[1], "same_header", by, (), dtypes, shapes, NOTHING, "", None, NO_DIGESTS, note
+        )
     status, permutation, found = _layout(reference, candidate)
     loss: Any = NOTHING
     if reference.dtype != candidate.dtype:
@@ -33,8 +39,8 @@ def from_headers(names: tuple[str, str], reference: Entry, candidate: Entry, by:
         status,
         by,
         permutation,
-        (reference.dtype, candidate.dtype),
-        (reference.shape, candidate.shape),
+        dtypes,
+        shapes,
         loss,
         note=f"{note}; {found}" if note and found else note or found,
     )
@@ -42,7 +48,7 @@ def from_headers(names: tuple[str, str], reference: Entry, candidate: Entry, by:
 
 def _layout(reference: Entry, candidate: Entry) -> tuple[Status, tuple[int, ...], str]:
     a, b = reference.shape, candidate.shape
-    if a == b and reference.axes == candidate.axes:  # nearly always
+    if a == b and reference.axes == candidate.axes:
         return "same_header", (), ""
     order = permutation_by_axes(reference, candidate)
     if order is not None:

@@ -14,6 +14,7 @@ Status = Literal[
 ]
 By = Literal["map", "name", "prefix", "convention", "shape", "value", ""]
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_DIGESTS: Final = ("", "")
 
 
 class PairedTensor(NamedTuple):
@@ -38,7 +39,7 @@ class PairedTensor(NamedTuple):
     loss: Mapping[str, Any] = NOTHING
     verdict: str = ""
     linf: float | None = None
-    digests: tuple[str, str] = ("", "")
+    digests: tuple[str, str] = NO_DIGESTS
     note: str = ""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tensoraudit.checkpoints.ahead import looking_ahead
 from tensoraudit.cli import arguments as a
 from tensoraudit.cli.checkpoint_resume import resume
 from tensoraudit.cli.running import audit_files
@@ -28,9 +30,9 @@ def show(
     verbose: Every = None,
 ) -> int:
     """Show tensors, sizes, shards and what is there for a resume; no tensor is read."""
-    from tensoraudit.pipeline import CHECKPOINT_SHOW
+    given = {key: value for key, value in locals().items() if key != "checkpoint"}
+    from tensoraudit.checkpoint_steps import CHECKPOINT_SHOW
 
-    given = {key: value for key, value in locals().items() if key not in {"checkpoint", "CHECKPOINT_SHOW"}}
     return audit_files(CHECKPOINT_SHOW, checkpoint, "", given)
 
 
@@ -53,10 +55,11 @@ def diff(
     verbose: Every = None,
 ) -> int:
     """Pair the tensors of two checkpoints, of any formats and frameworks, and say what differs."""
-    from tensoraudit.pipeline import CHECKPOINT_DIFF
+    given = {key: value for key, value in locals().items() if key not in {"reference", "candidate"}}
+    with looking_ahead(Path(candidate)) as looked:  # before what follows is imported: the copy need not wait for it
+        from tensoraudit.checkpoint_steps import CHECKPOINT_DIFF
 
-    given = {key: value for key, value in locals().items() if key not in {"reference", "candidate", "CHECKPOINT_DIFF"}}
-    return audit_files(CHECKPOINT_DIFF, reference, candidate, given)
+        return audit_files(CHECKPOINT_DIFF, reference, candidate, given, looked)
 
 
 @app.callback()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tensoraudit.checkpoints.ahead import Looked, nothing_ahead
 from tensoraudit.collection import without_collection
 from tensoraudit.findings.result import Result
 from tensoraudit.options import Options, make_options
@@ -39,8 +40,13 @@ def _status(console: Console, options: Options, begun: str) -> Any:
     return console.status(f"{begun} ...")
 
 
-def audit_files(steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any]) -> int:
-    """Run an audit of files that needs no worker, write its reports, return its exit code. Raises UserError."""
+def audit_files(
+    steps: tuple[Step, ...], spec: str, against: str, given: Mapping[str, Any], looked_ahead: Looked = nothing_ahead
+) -> int:
+    """Run an audit of files that needs no worker, write its reports, return its exit code. Raises UserError.
+
+    `looked_ahead` hands out what was read of the second meanwhile.
+    """
     from tensoraudit.steps import new_audit, run_steps
 
     options = make_options(given)
@@ -48,7 +54,8 @@ def audit_files(steps: tuple[Step, ...], spec: str, against: str, given: Mapping
     console = Console(stderr=True, no_color=not options.color)
     with without_collection(), _status(console, options, "reading") as status:
         progress = (lambda text: status.update(f"{text} ...")) if status else (lambda text: None)
-        result = run_steps(steps, new_audit(options, spec, against, progress))
+        begun = new_audit(options, spec, against, progress).add(looked_ahead=looked_ahead)
+        result = run_steps(steps, begun)
         write_reports(result, options.report, quiet=options.quiet, color=options.color, verbose=options.verbose)
     return result.exit_code
 

@@ -23,28 +23,25 @@ def checkpoint_facts(stored: StoredCheckpoint, side: Side) -> Iterator[Fact]:
     place = Site(path=str(stored.path))  # one for all: a hundred thousand of them would be a third of the facts
     yield Checkpoint(stored.format, stored.files, stored.imports, _metadata(stored), place, side)
     kind = "zip" if stored.format in _ZIPPED else "shard" if len(stored.files) > 1 else "inline"
+    onnx = stored.format == "onnx"
     for entry in stored.entries:
-        yield _tensor(entry, place, kind if stored.format != "onnx" else _in_onnx(entry, stored), side)
+        parts = entry.parts
+        yield Tensor(
+            entry.full_name if entry.path else entry.name,
+            entry.dtype,
+            entry.shape,
+            parts[0].file if parts else "",
+            parts[0].offset if len(parts) == 1 else None,
+            parts[0].bytes if len(parts) == 1 and not entry.same_as else entry.stored_bytes,
+            _in_onnx(entry, stored) if onnx else kind,
+            place,
+            side,
+        )
 
 
 def _in_onnx(entry: Entry, stored: StoredCheckpoint) -> str:
     inside = all(part.file == stored.path.name for part in entry.parts)
     return "inline" if inside else "external"
-
-
-def _tensor(entry: Entry, place: Site, location: str, side: Side) -> Tensor:
-    parts = entry.parts
-    return Tensor(
-        entry.full_name,
-        entry.dtype,
-        entry.shape,
-        parts[0].file if parts else "",
-        parts[0].offset if len(parts) == 1 else None,
-        entry.stored_bytes,
-        location,
-        place,
-        side,
-    )
 
 
 def _metadata(stored: StoredCheckpoint) -> Mapping[str, Any]:

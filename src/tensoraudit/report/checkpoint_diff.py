@@ -94,12 +94,14 @@ def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
 def body(diff: CheckpointDiff, style: Style) -> Iterator[RenderableType]:
     """Yield all that stands below the findings."""
     yield from _paired(diff)
-    groups = {entry.full_name: entry.group for side in (diff.reference, diff.candidate) for entry in side.entries}
+    found: dict[str, list[PairedTensor]] = {}
+    for pair in diff.pairs:
+        found.setdefault(pair.status, []).append(pair)
     for status, heading in HEADINGS.items():
-        pairs = [pair for pair in diff.pairs if pair.status == status]
+        pairs = found.get(status)
         if pairs:
             yield Text(f"\n{heading} ({len(pairs):,})", style=_COLORS.get(status, "yellow"))
-            yield from _lonely(pairs, groups, style) if status in LONELY else _listed(pairs, style)
+            yield from _lonely(pairs, _groups(diff), style) if status in LONELY else _listed(pairs, style)
     if style.verbose:
         alike = [pair for pair in diff.pairs if pair.status in ALIKE]
         if alike:
@@ -108,6 +110,11 @@ def body(diff: CheckpointDiff, style: Style) -> Iterator[RenderableType]:
     if diff.optimizer:
         yield Text("\nState of training", style="bold")
         yield from (_line(each.message) for each in diff.optimizer)
+
+
+def _groups(diff: CheckpointDiff) -> dict[str, str]:
+    """What kind of tensor each name is."""
+    return {entry.full_name: entry.group for side in (diff.reference, diff.candidate) for entry in side.entries}
 
 
 def _lonely(pairs: Sequence[PairedTensor], groups: Mapping[str, str], style: Style) -> Iterator[RenderableType]:

@@ -42,8 +42,9 @@ def totals(stored: StoredCheckpoint) -> dict[str, Any]:
     dtypes: dict[str, int] = {}
     groups: dict[str, int] = {}
     for entry in stored.entries:
-        dtypes[entry.dtype] = dtypes.get(entry.dtype, 0) + entry.stored_bytes
-        groups[entry.group] = groups.get(entry.group, 0) + entry.stored_bytes
+        size = entry.stored_bytes
+        dtypes[entry.dtype] = dtypes.get(entry.dtype, 0) + size
+        groups[entry.group] = groups.get(entry.group, 0) + size
     return {
         "tensors": len(stored.entries),
         "elements": sum(entry.numel for entry in stored.entries if not entry.same_as),

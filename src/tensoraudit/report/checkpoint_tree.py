@@ -67,37 +67,52 @@ def grow(name: str, entries: Iterable[Entry]) -> Branch:
     root = Branch(name)
     known: dict[str, Branch] = {"": root}
     for entry in entries:
-        path = ".".join((*entry.path, entry.name)).replace("/", ".")
-        modules, _, last = path.rpartition(".")
+        path = f"{'.'.join(entry.path)}.{entry.name}" if entry.path else entry.name
+        modules, _, last = path.replace("/", ".").rpartition(".")
         branch = known.get(modules)
         if branch is None:
-            branch = known[modules] = _descend(root, modules)
+            branch = _branch(root, known, modules)
         branch.own[last] = entry
     _sum_up(root)
     return root
 
 
+def _branch(root: Branch, known: dict[str, Branch], modules: str) -> Branch:
+    """The branch of a path, made where it is not there yet. Those of a path and of the one above it are remembered;
+    remembering all above would take memory by the square of a name's depth."""
+    above, _, last = modules.rpartition(".")
+    parent = known.get(above)
+    if parent is None:
+        parent = known[above] = _descend(root, above)
+    branch = known[modules] = _inside(parent, last)
+    return branch
+
+
 def _descend(root: Branch, modules: str) -> Branch:
-    """The branch of a path, made where it is not there yet."""
     branch = root
     for part in modules.split("."):
-        found = branch.inside.get(part)
-        if found is None:
-            found = branch.inside[part] = Branch(part)
-        branch = found
+        branch = _inside(branch, part)
     return branch
+
+
+def _inside(branch: Branch, name: str) -> Branch:
+    found = branch.inside.get(name)
+    if found is None:
+        found = branch.inside[name] = Branch(name)
+    return found
 
 
 def _sum_up(root: Branch) -> None:
     """Amounts and kinds from the leaves up; without recursion, as names may be of any depth."""
     order = [root]
     for branch in order:
-        order.extend(branch.inside.values())
+        if branch.inside:
+            order.extend(branch.inside.values())
     kinds: dict[object, int] = {}
     for branch in reversed(order):
-        held: list[object] = []
-        dtypes = set()
         branch.tensors = len(branch.own)
+        held: list[object] = []
+        dtypes: set[str] = set()
         for name, entry in branch.own.items():
             branch.bytes += entry.stored_bytes
             dtypes.add(entry.dtype)

@@ -10,9 +10,7 @@ from tensoraudit.checkpoints.schema import Entry, Observation, StoredCheckpoint
 
 _HALF: Final = {"float16": 2048, "bfloat16": 256}
 """The number from which on adding one changes nothing."""
-_COUNTERS: Final = frozenset(
-    {"step", "steps", "global_step", "num_batches_tracked", "n_averaged", "count", "num_updates"}
-)
+_COUNTERS: Final = ("step", "steps", "global_step", "num_batches_tracked", "n_averaged", "count", "num_updates")
 _SECOND_MOMENTS: Final = frozenset({"exp_avg_sq", "max_exp_avg_sq", "nu", "square_avg"})
 _FLOATS: Final = frozenset({"float32", "float16", "bfloat16", "float64"})
 
@@ -21,7 +19,7 @@ def observe(stored: StoredCheckpoint) -> Iterator[Observation]:
     """Yield `half_counter` and `half_moment` for each such tensor, and `uneven_dtypes` for each tensor of a repeated
     layer whose dtype is not that of the same tensor in most of the others."""
     for entry in stored.entries:
-        if entry.dtype in _HALF and (entry.group == "optimizer" or entry.numel == 1):
+        if entry.dtype in _HALF and (entry.group == "optimizer" or entry.name.endswith(_COUNTERS)):
             yield from _half(entry)
     yield from _uneven(stored)
 

@@ -19,8 +19,10 @@ def observe(stored: StoredCheckpoint) -> Iterator[Observation]:
     `head_missing` where it ties none and there is none. Says nothing where no configuration was found."""
     config = stored.metadata.get("config")
     tied = config.get("tie_word_embeddings") if isinstance(config, dict) else None
+    if not isinstance(tied, bool):
+        return
     embeddings = _named(stored, _EMBEDDINGS)
-    if not isinstance(tied, bool) or not embeddings:
+    if not embeddings:
         return
     heads = _named(stored, _HEADS)
     if not tied and not heads and _is_generator(config):
