@@ -1,5 +1,7 @@
 """Parts of the state of training that a file of torch.save lacks."""
 
+import zipfile
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -36,6 +38,14 @@ def test_everything_is_there(state, tmp_path):
 @pytest.mark.parametrize("part", ["optimizer", "step", "rng"])
 def test_a_part_that_is_missing(part, state, tmp_path):
     assert missing(tmp_path, {key: value for key, value in state.items() if key != part}) == [part]
+
+
+def test_a_step_that_cannot_be_read_is_there(state, tmp_path):
+    torch.save({**state, "step": torch.tensor(7)}, tmp_path / "little.pt")
+    with zipfile.ZipFile(tmp_path / "little.pt") as old, zipfile.ZipFile(tmp_path / "big.pt", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b"big" if name.endswith("/byteorder") else old.read(name))
+    assert list(resume_state.observe(read(tmp_path / "big.pt"))) == []
 
 
 @pytest.mark.parametrize("part", ["scheduler", "scaler"])

@@ -288,11 +288,20 @@ def test_counters_that_are_tensors(net: Net, tmp_path: Path, legacy: bool) -> No
     }
 
 
+def test_a_counter_in_another_byte_order_is_there(net: Net, tmp_path: Path) -> None:
+    save({"model": net.state_dict(), "step": torch.tensor(7)}, tmp_path / "little.pt")
+    with zipfile.ZipFile(tmp_path / "little.pt") as old, zipfile.ZipFile(tmp_path / "big.pt", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b"big" if name.endswith("/byteorder") else old.read(name))
+    training = torch_file.read(tmp_path / "big.pt").training
+    assert (training.step, training.unread) == (None, ("step",))
+
+
 def test_no_counter(tmp_path: Path) -> None:
     """Several elements, a flag, a complex number, a buffer beside weights: none of them counts steps."""
     content = {"model": {"step": torch.tensor(3)}, "step": torch.tensor([1, 2]), "epoch": torch.tensor(True)}
     stored = torch_file.read(save({**content, "iter": torch.tensor(1j)}, tmp_path / "w.pt"))
-    assert (stored.training.step, stored.training.epoch) == (None, None)
+    assert (stored.training.step, stored.training.epoch, stored.training.unread) == (None, None, ())
 
 
 def test_lightning_says_who_wrote(tmp_path: Path) -> None:

@@ -56,6 +56,25 @@ def test_a_counter_may_be_a_tensor_but_not_beside_weights_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("leaf", "unread"),
+    [
+        (Tensor("int64", ()), ("epoch",)), (Tensor("float16", (1, 1)), ("epoch",)), (Tensor("int64", (2,)), ()),
+        (Tensor("int64", (0,)), ()), (Tensor("bool", ()), ()), (Tensor("complex64", ()), ()), ("a word", ()), (None, ()),
+    ],
+)  # fmt: skip
+def test_a_counter_that_cannot_be_read_is_there(leaf: object, unread: tuple[str, ...]) -> None:
+    tree = {"model": {"w": 1.5, "step": Tensor("int64", ())}, "current_epoch": leaf}
+    found = find_training_state(tree, lambda _: None)
+    assert (found.training.epoch, found.training.step, found.training.unread) == (None, None, unread)
+    assert found.place_of(("current_epoch",))[0] == ("other" if unread else "model")
+
+
+def test_a_counter_that_is_read_under_another_name_is_not_unread() -> None:
+    found = find_training_state({"model": {"w": 1.5}, "step": Tensor("int64", ()), "global_step": 3}, lambda _: None)
+    assert (found.training.step, found.training.unread) == (3, ())
+
+
+@pytest.mark.parametrize(
     ("fields", "kind"),
     [
         (("exp_avg", "exp_avg_sq", "step"), "adam"), (("exp_avg", "exp_avg_sq", "trust_ratio"), "lamb"),

@@ -76,6 +76,7 @@ def test_all_parts_of_a_training_run_are_named():
     [
         (TrainingState((ADAM,), step=5), ["scheduler", "gradient scaler", "random states", "data loader"]),
         (TrainingState(epoch=5, scaler={}), ["optimiser", "scheduler", "random states", "data loader"]),
+        (TrainingState((ADAM,), unread=("step",)), ["scheduler", "gradient scaler", "random states", "data loader"]),
         (TrainingState(step=0, rng=("torch",)), [
             "optimiser", "scheduler", "gradient scaler", "data loader", "random state of numpy",
             "random state of python",
@@ -86,6 +87,11 @@ def test_what_is_missing_for_a_resume(result_of, training, absent):
     checkpoint = stored(entry("w"), training=training)
     assert resumable.missing(checkpoint) == absent
     assert f"missing  {', '.join(absent)}" in " ".join(text_of(result_of, checkpoint, width=200).split("\n"))
+
+
+def test_a_step_that_could_not_be_read_is_there(result_of):
+    text = text_of(result_of, stored(entry("w"), training=TrainingState(unread=("step",))))
+    assert "there    step     stored as a tensor that could not be read" in text
 
 
 def test_a_step_of_zero_is_there():

@@ -96,7 +96,8 @@ class TrainingState:
     """What a resume needs beside the weights. None and () are "not there".
 
     `scheduler`, `scaler` and `loader` are the keys and plain values found; an empty scaler (`{}`: saved while disabled)
-    is an empty mapping, not None. `rng` names the generators: "torch", "cuda", "numpy", "python", "jax".
+    is an empty mapping, not None. `rng` names the generators: "torch", "cuda", "numpy", "python", "jax". `unread` are
+    "step" and "epoch" where they are stored as tensors that could not be read.
     """
 
     optimizers: tuple[OptimizerState, ...] = ()
@@ -106,6 +107,7 @@ class TrainingState:
     scaler: Mapping[str, Any] | None = None
     loader: Mapping[str, Any] | None = None
     rng: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class _Search:
         self._states: dict[str, Mapping[str, Any]] = {}
         self._generators: dict[str, None] = {}
         self._numbers: dict[str, int | float] = {}
+        self._unread: set[str] = set()
 
     def look(self, keys: Keys, node: dict[Any, Any]) -> None:
         """Take an optimiser's state, or note what is among the values of another dict."""
@@ -119,7 +120,11 @@ class _Search:
                 number = self._tensor_number(value)
                 if number is not None:
                     self._numbers.setdefault(name, number)
-                    self.found.places[(*keys, key)] = "other"
+                elif _may_count(value):
+                    self._unread.add(name)
+                else:
+                    continue
+                self.found.places[(*keys, key)] = "other"
 
     def _note(self, place: Keys, value: Any) -> None:
         key = place[-1]
@@ -137,16 +142,25 @@ class _Search:
 
     def done(self) -> Found:
         """Return what was found."""
+        step, epoch = _first(self._numbers, _STEPS), _first(self._numbers, _EPOCHS)
+        counts = ("step", step, _STEPS), ("epoch", epoch, _EPOCHS)
         self.found.training = TrainingState(
             tuple(self._optimizers),
-            _first(self._numbers, _STEPS),
-            _first(self._numbers, _EPOCHS),
+            step,
+            epoch,
             self._states.get("scheduler"),
             self._states.get("scaler"),
             self._states.get("loader"),
             tuple(self._generators),
+            tuple(count for count, number, names in counts if number is None and not self._unread.isdisjoint(names)),
         )
         return self.found
+
+
+def _may_count(value: Any) -> bool:
+    """Tell whether a value is a tensor of one real number."""
+    shape, dtype = getattr(value, "shape", None), str(getattr(value, "dtype", ""))
+    return shape is not None and all(size == 1 for size in shape) and not dtype.startswith(("bool", "complex"))
 
 
 def optimizer_of(node: Any, keys: Keys = ()) -> OptimizerState | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tensoraudit.checkpoints.schema import OptimizerState, StoredCheckpoint
+from tensoraudit.checkpoints.schema import OptimizerState, StoredCheckpoint, TrainingState
 from tensoraudit.report.amounts import amount
 
 _GENERATORS: Final = {"pytorch": ("torch", "numpy", "python"), "jax": ("jax",)}
@@ -15,7 +15,7 @@ _GENERATORS: Final = {"pytorch": ("torch", "numpy", "python"), "jax": ("jax",)}
 def is_for_training(stored: StoredCheckpoint) -> bool:
     """Tell whether anything beside weights is there, so that somebody may mean to resume from it."""
     state = stored.training
-    return bool(state.optimizers or state.rng) or any(
+    return bool(state.optimizers or state.rng or state.unread) or any(
         each is not None for each in (state.step, state.epoch, state.scheduler, state.scaler, state.loader)
     )
 
@@ -27,13 +27,19 @@ def parts(stored: StoredCheckpoint) -> dict[str, str]:
     return {
         "weights": amount(weights, "tensor") if weights else "",
         "optimiser": "; ".join(map(_optimizer, state.optimizers)),
-        "step": f"{state.step:,}" if state.step is not None else "",
-        "epoch": f"{state.epoch:,}" if state.epoch is not None else "",
+        "step": _count(state, "step", state.step),
+        "epoch": _count(state, "epoch", state.epoch),
         "scheduler": _mapping(state.scheduler, "nothing in it"),
         "gradient scaler": _mapping(state.scaler, "empty: saved while it was disabled"),
         "random states": ", ".join(state.rng),
         "data loader": _mapping(state.loader, "nothing in it"),
     }
+
+
+def _count(state: TrainingState, name: str, number: float | None) -> str:
+    if number is not None:
+        return f"{number:,}"
+    return "stored as a tensor that could not be read" if name in state.unread else ""
 
 
 def missing(stored: StoredCheckpoint) -> list[str]:

@@ -33,9 +33,9 @@ def parts_of(stored: StoredCheckpoint) -> list[str]:
         "optimizer": any(state.kind != "none" for state in training.optimizers),
         "scheduler": bool(training.scheduler),
         "scaler": training.scaler is not None,
-        "step": training.step is not None or training.epoch is not None,
+        "step": training.step is not None or training.epoch is not None or bool(training.unread),
         "rng": bool(training.rng),
         "loader": bool(training.loader),
     }
     found = [part for part, held in there.items() if held]
-    return [] if found == ["step"] and training.epoch is None else found
+    return [] if found == ["step"] and training.epoch is None and "epoch" not in training.unread else found
