@@ -59,7 +59,8 @@ def test_a_counter_may_be_a_tensor_but_not_beside_weights_alone() -> None:
     ("leaf", "unread"),
     [
         (Tensor("int64", ()), ("epoch",)), (Tensor("float16", (1, 1)), ("epoch",)), (Tensor("int64", (2,)), ()),
-        (Tensor("int64", (0,)), ()), (Tensor("bool", ()), ()), (Tensor("complex64", ()), ()), ("a word", ()), (None, ()),
+        (Tensor("int64", (0,)), ()), (Tensor("bool", ()), ()), (Tensor("complex64", ()), ()), ("a word", ()),
+        (None, ()),
     ],
 )  # fmt: skip
 def test_a_counter_that_cannot_be_read_is_there(leaf: object, unread: tuple[str, ...]) -> None:
