@@ -21,9 +21,10 @@ Array = npt.NDArray[Any]
 class ElementType:
     """How elements of one type are stored.
 
-    `word` is the numpy type of what stands in the file, little endian. `per_byte` elements share a byte (2 for 4-bit
-    types, low half first). `widen` makes numbers of words, exactly. `widen_into` does so in float32 memory of the
-    caller, for narrow types that much is stored in: fresh memory for each block would cost as much as the work.
+    `word` is the numpy type of one element, little endian, as it stands in the file. Where `per_byte` elements share a
+    byte there (2 for 4-bit types, low half first), each has a word of its own once it is read (`unshared`). `widen`
+    makes numbers of words, exactly. `widen_into` does so in float32 memory of the caller, for narrow types that much is
+    stored in: fresh memory for each block would cost as much as the work.
     """
 
     name: str
@@ -33,8 +34,12 @@ class ElementType:
     widen_into: Callable[[Array, Array], Array] | None = None
 
     def stored_bytes(self, count: int) -> int:
-        """Bytes that `count` elements take."""
+        """Bytes that `count` elements take in a file."""
         return -(-count // self.per_byte) * self.word.itemsize
+
+    def held_bytes(self, count: int) -> int:
+        """Bytes that the words of `count` elements take in memory."""
+        return count * self.word.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,10 @@ def element_type(name: str, *, packed: bool = False) -> ElementType | None:
     if name in _SMALL:
         table = _Table(_numbers(_SMALL[name]))
         is_packed = packed and name.startswith("float4")
-        return ElementType(name, np.dtype("u1"), _Halves(table) if is_packed else table, 2 if is_packed else 1)
+        return ElementType(name, np.dtype("u1"), table, 2 if is_packed else 1)
     if name in _PACKED:
         table = _Table(_four_bits(signed=_PACKED[name]))
-        return ElementType(name, np.dtype("u1"), _Halves(table) if packed else table, 2 if packed else 1)
+        return ElementType(name, np.dtype("u1"), table, 2 if packed else 1)
     return _plain(name)
 
 
@@ -180,16 +185,12 @@ class _Table:
         return numbers
 
 
-class _Halves:
-    """Two codes a byte, the low half first."""
-
-    def __init__(self, table: _Table) -> None:
-        self._table = table
-
-    def __call__(self, words: Array) -> Array:
-        codes = np.empty((words.size, 2), np.uint8)
-        codes[:, 0], codes[:, 1] = words & 15, words >> 4
-        return self._table(codes.reshape(-1))
+def unshared(packed: Array) -> Array:
+    """Return the words of elements of which two share a byte, the low half first."""
+    words = np.empty((packed.size, 2), np.uint8)
+    np.bitwise_and(packed, 15, out=words[:, 0])
+    np.right_shift(packed, 4, out=words[:, 1])
+    return words.reshape(-1)
 
 
 def _numbers(form: Float8) -> Array:

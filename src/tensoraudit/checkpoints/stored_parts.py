@@ -19,7 +19,7 @@ import numpy as np
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
 from tensoraudit.checkpoints import keras_tree, onnx_weights, orbax
-from tensoraudit.checkpoints.element_types import Array, ElementType, element_type
+from tensoraudit.checkpoints.element_types import Array, ElementType, element_type, unshared
 from tensoraudit.checkpoints.npz import LIMITS
 from tensoraudit.checkpoints.schema import Part
 from tensoraudit.errors import InputError
@@ -101,8 +101,20 @@ class PartFiles:
 
     def words(self, part: Part, dtype: ElementType, first: int, count: int) -> Array:
         """Return the words of `count` elements from element `first` of a piece whose bytes stand in C order."""
+        if dtype.per_byte == 1:
+            return self._stored_words(part, dtype, first, count)
+        before = first % dtype.per_byte
+        return unshared(self._stored_words(part, dtype, first - before, before + count))[before : before + count]
+
+    def _stored_words(self, part: Part, dtype: ElementType, first: int, count: int) -> Array:
+        """Words as the file has them: where elements share bytes, the bytes that they lie in."""
         if part.codec:
-            return self._unpacked(part, dtype)[first // dtype.per_byte :][: dtype.stored_bytes(count)]
+            begin, number = (dtype.stored_bytes(each) // dtype.word.itemsize for each in (first, count))
+            found = self._unpacked(part, dtype)[begin : begin + number]
+            if found.size < number:
+                held, wanted = (each * dtype.word.itemsize for each in (begin + found.size, begin + number))
+                raise UnreadableValues(f"{part.file} holds {held:,} bytes of it, its shape asks for {wanted:,}")
+            return found
         offset = _offset_of(part)
         begin, size = dtype.stored_bytes(first), dtype.stored_bytes(count)
         if begin + size > part.bytes:

@@ -210,7 +210,7 @@ class _Settling:
         )
 
     def _most_bytes(self) -> int:
-        return max(kind.stored_bytes(entry.numel) for kind, (_, entry) in zip(self._types, self._sides, strict=True))
+        return max(kind.held_bytes(entry.numel) for kind, (_, entry) in zip(self._types, self._sides, strict=True))
 
     def _different(self) -> PairedTensor:
         note = self._folded()
@@ -223,11 +223,7 @@ class _Settling:
 
     def _folded(self) -> str:
         """Say so where each output channel is the reference's times a factor of its own."""
-        if (
-            len(self._a.shape) < 2
-            or self._most_bytes() > SEARCHED
-            or self._types[0].per_byte * self._types[1].per_byte > 1
-        ):
+        if len(self._a.shape) < 2 or self._most_bytes() > SEARCHED:
             return ""
         views = self._view(0), self._view(1)
         for order in (tuple(range(len(self._a.shape))), *CONVENTIONS):

@@ -41,44 +41,38 @@ def read_entry(stored: StoredCheckpoint, entry: Entry) -> Array:
     pieces do not cover the tensor.
     """
     words = read_words(stored, entry)
-    dtype = type_of(entry)
-    return dtype.widen(words).reshape(-1)[: entry.numel].reshape(entry.shape)
+    return type_of(entry).widen(words)
 
 
 def read_words(stored: StoredCheckpoint, entry: Entry) -> Array:
-    """Return a tensor's words as stored, in its shape where no two elements share a byte; raises like `read_entry`."""
+    """Return a tensor's words in its shape; raises like `read_entry`."""
     dtype = type_of(entry)
     _check(entry, dtype)
-    size = dtype.stored_bytes(entry.numel)
+    size = dtype.held_bytes(entry.numel)
     try:
         if is_plain(entry):
             whole = next(word_blocks(stored, entry, most=max(1, size)), np.empty(0, dtype.word))
         else:
             # Pages of it are taken as they are filled: a shape that no bytes stand behind takes none.
-            whole = np.empty(size // dtype.word.itemsize, dtype.word)
+            whole = np.empty(entry.numel, dtype.word)
             filled = 0
             for words in word_blocks(stored, entry):
                 whole[filled : filled + words.size] = words
                 filled += words.size
     except MemoryError as error:
         raise UnreadableValues(f"there is no memory for its {size:,} bytes") from error
-    return whole if dtype.per_byte > 1 else whole.reshape(entry.shape)
+    return whole.reshape(entry.shape)
 
 
 def blocks(stored: StoredCheckpoint, entry: Entry, most: int = MOST) -> Iterator[Array]:
-    """Yield a tensor's values in C order, as one-dimensional arrays made of at most `most` stored bytes each."""
-    dtype = type_of(entry)
-    left = entry.numel
-    for words in word_blocks(stored, entry, most):
-        values = dtype.widen(words)[:left]  # an odd number of 4-bit elements ends with half a byte
-        left -= values.size
-        yield values
+    """Yield a tensor's values in C order, as one-dimensional arrays made of at most `most` bytes of words each."""
+    return map(type_of(entry).widen, word_blocks(stored, entry, most))
 
 
 def word_blocks(
     stored: StoredCheckpoint, entry: Entry, most: int = MOST, buffers: Buffers | None = None
 ) -> Iterator[Array]:
-    """Yield a tensor's words as they are stored, in C order, at most `most` bytes at a time.
+    """Yield a tensor's words, one for each element, in C order, at most `most` bytes at a time.
 
     With `buffers` a block is overwritten some blocks later.
     """
@@ -88,7 +82,7 @@ def word_blocks(
         return
     with PartFiles(stored.root, buffers) as files:
         source = _Whole(entry, dtype, files) if is_plain(entry) else _Pieces(entry, dtype, files)
-        yield from source.blocks(max(1, most // dtype.word.itemsize) * dtype.per_byte)
+        yield from source.blocks(max(1, most // dtype.word.itemsize))
 
 
 def type_of(entry: Entry) -> ElementType:
@@ -168,8 +162,6 @@ class _Pieces:
     """A tensor put together of pieces, each a box of it or a run of its elements in C order."""
 
     def __init__(self, entry: Entry, dtype: ElementType, files: PartFiles) -> None:
-        if dtype.per_byte > 1:
-            raise UnreadableValues(f"elements of type {entry.dtype} share bytes and lie in pieces")
         self._shape, self._dtype, self._files = entry.shape, dtype, files
         # A piece that several ranks hold is read once.
         parts = list({(part.start, part.shape, part.stride): part for part in entry.parts}.values())

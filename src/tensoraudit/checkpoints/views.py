@@ -25,14 +25,13 @@ def view_of(stored: StoredCheckpoint, entry: Entry) -> Array:
     Raises UnreadableValues, also for a tensor in pieces that is larger than `HELD`.
     """
     dtype = type_of(entry)
-    if dtype.per_byte > 1:
-        raise UnreadableValues(f"elements of type {entry.dtype} share bytes")
-    if is_in_one_piece(entry) and not entry.parts[0].codec and entry.numel:
+    if is_in_one_piece(entry) and not entry.parts[0].codec and entry.numel and dtype.per_byte == 1:
         part = entry.parts[0]._replace(stride=entry.parts[0].stride or c_strides(entry.shape))
         with PartFiles(stored.root) as files:
             return files.strided(part, dtype, entry.shape)
-    if dtype.stored_bytes(entry.numel) > HELD:
-        raise UnreadableValues(f"it is too large ({dtype.stored_bytes(entry.numel):,} bytes in pieces) to be turned")
+    size = dtype.held_bytes(entry.numel)
+    if size > HELD:
+        raise UnreadableValues(f"it is too large ({size:,} bytes that do not lie in one piece) to be turned")
     return read_words(stored, entry)
 
 
