@@ -133,3 +133,28 @@ def test_types_that_nothing_is_rounded_to_here_are_left_to_the_end():
     words = np.ones(3, np.float32), np.zeros(3, np.uint8)
     assert rounding.holds(words, words) and not rounding.is_known
     assert Rounding((types[0], element_type("bfloat16")), Workspace(2)).is_known
+
+
+@pytest.mark.parametrize("narrow_first", [False, True])
+@pytest.mark.parametrize(("name", "place"), [("float16", -11), ("bfloat16", -8)])
+def test_float64_is_rounded_at_once_or_by_way_of_float32(name, place, narrow_first):
+    """A little more than the middle of two numbers, which float32 takes for the middle: up at once, down in two."""
+    wide = np.array([1 + 2.0**place + 2.0**-40, 0.1, np.nan])
+    twice = rounded_by_torch(wide, name)
+    numbers = element_type(name).widen
+    assert numbers(twice)[0] == 1.0
+    up = twice.view(np.uint16).copy()
+    up[0] += 1
+    beside = up.copy()
+    beside[0] += 1
+    rounding = Rounding(sides("float64", name, narrow_first), Workspace(2))
+    found = [
+        rounding.holds(sides(wide, words.view(twice.dtype), narrow_first), sides(wide, numbers(words), narrow_first))
+        for words in (twice, up, beside)
+    ]
+    assert found == [True, name == "float16", False]
+
+
+def sides(one, other, turned):
+    one, other = (element_type(each) if isinstance(each, str) else each for each in (one, other))
+    return (other, one) if turned else (one, other)

@@ -39,15 +39,28 @@ class Rounding:
         return narrow(np.empty(0, np.float32), self._name) is not None
 
     def holds(self, words: Pair, values: Pair) -> bool:
-        """Tell whether a part is rounded. `values` are its numbers. NaN becomes NaN, the sign of 0 does not count."""
+        """Tell whether a part is rounded. `values` are its numbers. NaN becomes NaN, the sign of 0 does not count.
+
+        Of float64 each element may be rounded at once, as numpy does, or to float32 first: torch, TensorFlow and JAX do
+        so, which is another number where that falls on the middle between two.
+        """
         wide, found = 1 - self._side, self._side
         if self._nearest is not None and self._nearest.explains(values[wide], values[found]):
             return True
-        rounded = narrow(self._types[wide].widen(words[wide]), self._name)
+        numbers = self._types[wide].widen(words[wide])
+        rounded = narrow(numbers, self._name)
         if rounded is None or np.array_equal(rounded, words[found]):
             return True
-        one, other = (self._types[found].widen(side) for side in (rounded, words[found]))
-        return bool(((one == other) | (np.isnan(one) & np.isnan(other))).all())
+        explained = self._same(rounded, words[found])
+        if numbers.dtype == np.float64:
+            twice = narrow(numbers.astype(np.float32), self._name)
+            explained |= twice is not None and self._same(twice, words[found])
+        return bool(explained.all())
+
+    def _same(self, one: Array, other: Array) -> Array:
+        a, b = (self._types[self._side].widen(words) for words in (one, other))
+        same: Array = (a == b) | (np.isnan(a) & np.isnan(b))
+        return same
 
 
 class _Nearest:
