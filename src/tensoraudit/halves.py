@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,26 +90,24 @@ def _fork(work: Callable[[T, Exchange], Any], half: T) -> _Copy | None:
             os.close(end)
         return None
     if process == 0:
-        os.close(here)
-        os.close(to_there)
-        _work_and_leave(work, half, _Ends(os.fdopen(there, "rb"), os.fdopen(to_here, "wb")))
+        try:  # nothing of the original may go on in the copy, not even its handling of Ctrl-C
+            os.close(here)
+            os.close(to_there)
+            _work(work, half, _Ends(os.fdopen(there, "rb"), os.fdopen(to_here, "wb")))
+        finally:
+            os._exit(0)
     os.close(there)
     os.close(to_here)
     return _Copy(_Ends(os.fdopen(here, "rb"), os.fdopen(to_there, "wb")), process)
 
 
-def _work_and_leave(work: Callable[[T, Exchange], Any], half: T, ends: _Ends) -> NoReturn:
-    """Nothing of the original may run in the copy but the work: no handlers, no buffers written out twice."""
-
+def _work(work: Callable[[T, Exchange], Any], half: T, ends: _Ends) -> None:
     def exchange(value: Any) -> tuple[Any, Any]:
         ends.send(value)  # it sends first and the original reads first, or both would wait with full pipes
         return ends.receive(), value
 
     gc.disable()  # a copy leaves before there is much to collect
-    try:
-        ends.send(work(half, exchange))
-    finally:
-        os._exit(0)
+    ends.send(work(half, exchange))
 
 
 @dataclass(frozen=True, slots=True)
