@@ -39,6 +39,11 @@ class WarmAudits:
         return self._pools[key]
 
 
+def pytest_collection_modifyitems(items):
+    """Whole models first: what takes minutes must not begin when the other process has nothing left to do."""
+    items.sort(key=lambda item: "real" not in item.path.parts)
+
+
 @pytest.fixture(scope="module")
 def warm_workers():
     """All audits of a module by `tensoraudit.scan` and `tensoraudit.compare` share their workers."""

@@ -53,6 +53,7 @@ def test_other_batches_and_lengths_were_compared(report):
     assert any("batch" not in name and "=" in name for name in inputs)
 
 
+@pytest.mark.usefixtures("few_inputs")
 def test_a_wrong_epsilon_is_traced_to_the_first_layer_norm(root, tmp_path):
     candidate = tmp_path / "eps.onnx"
     subprocess.run([sys.executable, "-c", EXPORT, root / "examples", candidate], check=True, capture_output=True)

@@ -122,6 +122,7 @@ def test_levels_of_the_runtime_that_differ_by_noise_raise_no_alarm(direct, files
     assert "EQV-005" not in open_rules(against_onnx)
 
 
+@pytest.mark.usefixtures("few_inputs")
 def test_the_tflite_file_is_the_same_model(direct, files, python):
     for key in FILE_NAMES:
         assert apart(direct[f"tensorflow/{key}"], direct[f"tflite/{key}"]) < 1e-4
@@ -142,6 +143,7 @@ def spoilt(files, tmp_path_factory):
     return path, node
 
 
+@pytest.mark.usefixtures("few_inputs")
 def test_one_kernel_that_is_one_percent_off_is_found_and_named(files, python, spoilt):
     path, node = spoilt
     report = tensoraudit.compare(files / "nmp", path, python=python, **ONE)
@@ -155,6 +157,7 @@ def test_one_kernel_that_is_one_percent_off_is_found_and_named(files, python, sp
     assert report["exit_code"] == 1
 
 
+@pytest.mark.usefixtures("few_inputs")
 def test_on_its_way_to_onnx_and_pytorch_no_output_is_taken_for_another(files, python):
     """The converters change nothing here but the order of the outputs."""
     report = tensoraudit.scan(files / "nmp", target="onnx,pytorch", python=python, **ONE)
