@@ -29,6 +29,7 @@ from tensoraudit.checkpoints.schema import StoredCheckpoint
 from tensoraudit.checkpoints.sstable import TableError, items
 from tensoraudit.checkpoints.tensorflow_index import read_index
 from tensoraudit.checkpoints.tensorflow_objects import kept_states, read_graph
+from tensoraudit.checkpoints.values import UnreadableValues, read_entry, word_blocks
 from tensoraudit.checkpoints.zarr_arrays import NAMES, ZarrError, read_array
 from tensoraudit.errors import InputError
 
@@ -47,6 +48,10 @@ _KERAS: Final[Mapping[str, Path | bytes]] = {
     "metadata.json": b'{"keras_version": "3.15.1"}',
     "model.weights.h5": _MODELS / "dense.h5",
 }
+
+_SMALL: Final = 4_096
+_READ: Final = 20
+"""Elements of a tensor whose values are read, and how many such tensors of a file."""
 
 Target = Callable[[bytes, Path], Any]
 REFUSALS: Final = (InputError, Hdf5Error, TableError, WireError, BrokenPickleError, ZarrError, ZstdError)
@@ -156,6 +161,10 @@ def check(stored: StoredCheckpoint) -> None:
             if part.offset is not None and not told:
                 size = (stored.root / part.file).stat().st_size
                 assert part.offset >= 0 and part.offset + part.bytes <= size, (entry, size)
+    for entry in [entry for entry in stored.entries if entry.numel <= _SMALL][:_READ]:
+        with contextlib.suppress(UnreadableValues):
+            assert read_entry(stored, entry).shape == tuple(entry.shape)
+            assert sum(words.size for words in word_blocks(stored, entry, most=64)) == entry.numel
     for observation in (*stored.observations, *observe_all(stored)):
         json.dumps(observation.value)
         assert observation.message and observation.kind

@@ -61,3 +61,11 @@ def test_largest_difference_does_not_overflow_between_float32_extremes() -> None
 def test_largest_magnitude_is_of_finite_elements() -> None:
     assert largest_magnitude(np.array([1.0, -3.0, np.inf, np.nan])) == 3.0
     assert largest_magnitude(np.array([np.nan])) == 0.0
+
+
+def test_a_signalling_nan_is_copied_without_a_warning() -> None:
+    """To copy one into a wider type is an invalid operation to the processor; numpy warns of it."""
+    for bits, kind in (([0x7FA00000, 0x3F800000], "f4"), ([0x7D01, 0x3C00], "f2")):
+        array = np.array(bits, f"u{kind[1]}").view(kind)
+        assert largest_difference(array, np.zeros(2, kind)) == 1.0
+        assert largest_magnitude(array) == 1.0

@@ -65,9 +65,9 @@ def largest_difference(x: Array, y: Array) -> float:
     left, right = np.empty(BLOCK), np.empty(BLOCK)
     for _, (a, b) in blocks(x, y):
         p, q = left[: a.size], right[: a.size]
-        np.copyto(p, a, casting="unsafe")
-        np.copyto(q, b, casting="unsafe")
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):  # to copy a signalling NaN is an invalid operation too
+            np.copyto(p, a, casting="unsafe")
+            np.copyto(q, b, casting="unsafe")
             finite = np.isfinite(p) & np.isfinite(q)
             np.subtract(p, q, out=p)
         np.abs(p, out=p)
@@ -81,7 +81,8 @@ def largest_magnitude(x: Array) -> float:
     buffer = np.empty(BLOCK)
     for _, (a,) in blocks(x):
         p = buffer[: a.size]
-        np.copyto(p, a, casting="unsafe")
+        with np.errstate(invalid="ignore"):
+            np.copyto(p, a, casting="unsafe")
         np.abs(p, out=p)
         worst = max(worst, float(p.max(initial=0.0, where=np.isfinite(p))))
     return worst

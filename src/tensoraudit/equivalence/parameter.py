@@ -113,10 +113,11 @@ def is_folded(expected: Array, found: Array, axis: int) -> bool:
     within = 1e-5 * largest_magnitude(found)
     factors = []
     for one, other in zip(rows, own, strict=True):  # slice by slice, so that memory does not grow with the tensor
-        x, y = one.reshape(-1).astype(np.float64), other.reshape(-1).astype(np.float64)
-        size = float(x @ x)
-        factor = float(x @ y) / size if size else 0.0
-        if not size or not np.abs(y - factor * x).max() <= within:
-            return False
+        with np.errstate(invalid="ignore", over="ignore"):
+            x, y = one.reshape(-1).astype(np.float64), other.reshape(-1).astype(np.float64)
+            size = float(x @ x)
+            factor = float(x @ y) / size if size else 0.0
+            if not size or not np.abs(y - factor * x).max() <= within:
+                return False
         factors.append(factor)
     return bool(np.std(factors) > 1e-3 * np.abs(factors).max())
