@@ -100,6 +100,11 @@ def test_layouts_casts_and_losses_are_told(result_of):
     assert "became 0" not in text
 
 
+def test_one_element_that_was_lost(result_of):
+    found = diff(pair("c", "cast", dtypes=("float32", "float16"), loss={"to_inf": 0, "to_zero": 1}, linf=0.25))
+    assert "by up to 0.25, 1 element became 0\n" in text_of(result_of, found)
+
+
 def test_how_tensors_were_paired_and_which_prefixes_were_left_out(result_of):
     found = diff(
         pair("w", "equal", by="prefix"),

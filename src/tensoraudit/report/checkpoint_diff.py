@@ -195,7 +195,7 @@ def _detail(group: Sequence[PairedTensor]) -> str:
         f"axes {list(pair.permutation)}" if pair.permutation else "",
         pair.verdict,
         f"by up to {summary.number(worst)}" if worst else "",
-        *(f"{count:,.0f} {words}" for key, words in _LOST.items() if (count := loss[key])),
+        *(f"{amount(int(count), 'element')} became {words}" for key, words in _LOST.items() if (count := loss[key])),
         _note(pair),
     ]
     return ", ".join(filter(None, parts))
@@ -206,7 +206,7 @@ def _note(pair: PairedTensor) -> str:
     return "" if pair.linf is not None else pair.note
 
 
-_LOST: Final = {"to_inf": "elements became infinite", "to_zero": "elements became 0"}
+_LOST: Final = {"to_inf": "infinite", "to_zero": "0"}
 
 
 def _line(text: str) -> RenderableType:
