@@ -70,7 +70,7 @@ def _run_reference(audit: Audit) -> Audit:
             ),
         ),
         settings={"reference": result.get("settings", {})},
-        notes=tuple(_left_out(result)),
+        notes=tuple(_remarks(result)),
         measurements=(
             Measurement("reference.state_changed", "model", result.get("state_changed", []), probe=audit.reference.job),
         )
@@ -79,7 +79,13 @@ def _run_reference(audit: Audit) -> Audit:
     )
 
 
-def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
+def _remarks(result: Mapping[str, Any]) -> Iterator[str]:
+    once = result.get("set_once", [])
+    if once:
+        yield (
+            f"the first forward pass sets {', '.join(once)}; later ones leave it alone and give the same results, so "
+            "it does not count as state"
+        )
     named = [f"{name} ({kind})" for name, kind in result.get("left_out", {}).items()]
     if named:
         yield f"results that are no tensors are not compared, and converters drop or freeze them: {', '.join(named)}"

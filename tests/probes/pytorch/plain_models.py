@@ -56,6 +56,58 @@ class Untrained(nn.Sequential):
         super().__init__(nn.Linear(3, 5), nn.Dropout(0.5), nn.Linear(5, 2))
 
 
+class Prepared(nn.Module):
+    """Makes a table and a flag when it is first called, and then leaves them alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.ready, self.table = False, None
+
+    def forward(self, x):
+        if not self.ready:
+            self.ready, self.table = True, torch.tensor(2.0)
+        return x * self.table
+
+
+class Warming(nn.Module):
+    """Its first call gives another result than all later ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.ready = False
+
+    def forward(self, x):
+        first, self.ready = not self.ready, True
+        return x * 2 if first else x
+
+
+class Growing(nn.Module):
+    """Keeps a table as long as the longest input so far."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.zeros(0)
+
+    def forward(self, x):
+        if self.table.numel() < x.shape[0]:
+            self.table = torch.arange(x.shape[0], dtype=torch.float32)
+        return x + self.table[: x.shape[0], None].to(x.dtype)
+
+
+class Remembering(nn.Module):
+    """Its second call fails."""
+
+    def __init__(self):
+        super().__init__()
+        self.called = False
+
+    def forward(self, x):
+        if self.called:
+            raise RuntimeError("once is enough")
+        self.called = True
+        return x * 2
+
+
 class Counter(nn.Module):
     """Remembers in a buffer, in an attribute and in a list; the output shows all of it."""
 

@@ -79,6 +79,25 @@ def test_state_is_reported_and_put_back_between_runs(run, sample, arrays):
         assert arrays(row["oracle"])["output"].tolist() == [[5.0, 5.0]]
 
 
+@pytest.mark.parametrize(
+    ("name", "changed", "once"),
+    [
+        ("Prepared", [], ["ready", "table"]),
+        ("Warming", ["ready"], []),
+        ("Growing", ["table"], []),
+        ("Remembering", ["called"], []),
+        ("Counter", ["calls", "history.0", "history.length", "last", "seen"], []),
+        ("Affine", [], []),
+    ],
+)
+def test_what_only_the_first_call_sets_is_no_state(run, sample, name, changed, once):
+    """A flag or a table that is made when it is needed first; not one that a later call sees or changes."""
+    width = 3 if name == "Affine" else 2
+    given = [sample(f"{rows}", x=np.ones((rows, width), np.float32)) for rows in (1, 2, 5)]
+    result = run(name, *given)
+    assert (result["state_changed"], result["set_once"]) == (changed, once)
+
+
 def test_a_script_is_put_back_too(job, file_spec, script, sample, arrays):
     class Running(torch.nn.Module):
         def __init__(self):

@@ -36,7 +36,7 @@ def changed(before: Mapping[str, Any], module: torch.nn.Module) -> list[str]:
     after = snapshot(module)
     names = set(before) | set(after)
     missing = object()
-    return sorted(name for name in names if not _same(before.get(name, missing), after.get(name, missing)))
+    return sorted(name for name in names if not same_value(before.get(name, missing), after.get(name, missing)))
 
 
 def restore(before: Mapping[str, Any], module: torch.nn.Module, names: Iterable[str]) -> bool:
@@ -90,7 +90,8 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, f"{name}.{index}")
 
 
-def _same(a: Any, b: Any) -> bool:
+def same_value(a: Any, b: Any) -> bool:
+    """Tell whether two values that a snapshot holds are the same, NaN included."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
             return False

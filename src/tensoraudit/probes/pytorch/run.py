@@ -6,6 +6,7 @@ One pass over all inputs for each kind of run, so that only one extra copy of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
     runs a second time with another seed, so that random operators show. `oracle`: the same model and weights in
     float64; None with `oracle_reason` when that is impossible or would not be one. `perturbations`: so many draws with
     all floating inputs moved by one ULP; `perturbed_by` says "weights" for an input set of integers (token ids), where
-    the floating parameters move instead. A model that fails on an input set is data (`error`).
+    the floating parameters move instead. A model that fails on an input set is data (`error`). `state_changed` names
+    what forward leaves changed; what only the first call sets, without an effect on any result, is in `set_once`.
 
     Raises JobFailed when the model cannot be loaded, JobUnsupported when the device is not there.
     """
@@ -42,6 +44,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
         job = _Job(model, session, device, int(params.get("seed", 0)), compile_module if compiled else None)
         inputs = {sample["name"]: read_input(session, sample) for sample in params["inputs"]}
         job.reference(inputs)
+        job.settle()
         if params.get("repeat", 2) > 1:
             job.repeat()
         if params.get("oracle", True):
@@ -52,6 +55,7 @@ def run(params: Mapping[str, Any], session: Session) -> dict[str, Any]:
             "runs": list(job.rows.values()),
             "settings": {**settings, "compiled": compiled, "seed": job.seed},
             "state_changed": sorted(job.state_changed),
+            "set_once": sorted(job.settled),
             "left_out": job.left_out,
             "random_operators": [{"op": name, "source": source} for name, source in job.random.items()],
             "modes": _modes(model),
@@ -80,13 +84,25 @@ class _Job:
         self.random: dict[str, Place | None] = {}
         self.seed = seed
         self._model, self._session, self._device, self._compiled = model, session, device, prepare is not None
+        self.settled: frozenset[str] = frozenset()
         self._plain = self._subject(prepare)
         self._inputs: dict[str, dict[str, Any]] = {}
 
     @property
     def state_changed(self) -> set[str]:
         """What forward left changed in the module, in any run."""
-        return self._plain.state_changed
+        return self._plain.state_changed - self.settled
+
+    def settle(self) -> None:
+        """Find what the first call sets for good, without an effect on any result (see `Subject.set_once`): on the
+        first, the middle and the last of the input sets."""
+        found = list(self._inputs.values())
+        if not found or not self.state_changed:
+            return
+        places = dict.fromkeys((0, len(found) // 2, len(found) - 1))
+        with suppress(Exception):  # a second call that fails where the first did not: that is state enough
+            self.settled = frozenset(self._plain.set_once([found[place] for place in places], self.seed))
+        self._plain.settled = self.settled
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -94,7 +110,7 @@ class _Job:
         return self._plain.left_out
 
     def _subject(self, prepare: Prepare | None = None) -> Subject:
-        return Subject(self._model.loaded, self._model.signature, self._device, prepare)
+        return Subject(self._model.loaded, self._model.signature, self._device, prepare, self.settled)
 
     def reference(self, inputs: Mapping[str, dict[str, Any]]) -> None:
         """First run of everything; only input sets that the model takes go on to the other passes."""

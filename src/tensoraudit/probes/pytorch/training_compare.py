@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tensoraudit.probes.protocol import JobUnsupported
-from tensoraudit.probes.pytorch.memory import _same
+from tensoraudit.probes.pytorch.memory import same_value
 from tensoraudit.probes.pytorch.tensors import to_array
 from tensoraudit.probes.pytorch.training_step import Step, Trainee
 
@@ -80,7 +80,7 @@ def compare_tensors(
     left, right = pick(with_), pick(without)
     yield from ((metric, name, "break", "not there with checkpointing") for name in right if name not in left)
     shared = [name for name in right if right[name] is not None and left.get(name) is not None]
-    same = [name for name in shared if _same(left[name], right[name])]
+    same = [name for name in shared if same_value(left[name], right[name])]
     far = {name: distance(left[name], right[name]) for name in shared if name not in same}
     worst = sorted(far, key=lambda name: far[name], reverse=True)
     for name in worst[: noise.judged]:
@@ -189,9 +189,11 @@ def state_rows(with_: Step, without: Step) -> Iterator[Row]:
     yield "training.rng_differs", "model", any(name.startswith("torch") for name in moved), detail
     yield from _counted(with_, without)
     names = sorted({*with_.state, *without.state})
-    other = [name for name in names if not _same(with_.state.get(name), without.state.get(name))]
+    other = [name for name in names if not same_value(with_.state.get(name), without.state.get(name))]
     yield "training.side_effects", "model", len(other), listed(other)
-    moved = [n for n, each in without.buffers.items() if n not in with_.buffers or not _same(with_.buffers[n], each)]
+    moved = [
+        n for n, each in without.buffers.items() if n not in with_.buffers or not same_value(with_.buffers[n], each)
+    ]
     yield "training.buffers_differ", "model", len(moved), listed(moved)
 
 
@@ -216,7 +218,7 @@ def agree(step: Step, other: Step) -> bool:
     """Tell whether two steps gave the same outputs and gradients, bit by bit."""
     pairs = [(step.outputs, other.outputs), (step.gradients, other.gradients)]
     return all(
-        a.keys() == b.keys() and all(a[name] is b[name] or _same(a[name], b[name]) for name in b) for a, b in pairs
+        a.keys() == b.keys() and all(a[name] is b[name] or same_value(a[name], b[name]) for name in b) for a, b in pairs
     )
 
 
@@ -227,7 +229,7 @@ def unchanged(step: Step, other: Step) -> bool:
     return (
         not step.error
         and agree(step, other)
-        and all(a.keys() == b.keys() and all(_same(a[name], b[name]) for name in b) for a, b in kept)
+        and all(a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in b) for a, b in kept)
         and step.generators == other.generators
         and all(dtypes <= step.regions.dtypes[False].get(name, dtypes) for name, dtypes in again)
     )
