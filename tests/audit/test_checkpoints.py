@@ -87,6 +87,12 @@ def test_a_cast_that_loses_nothing_is_no_difference(tmp_path):
     one, other = save(tmp_path / "c.npz", w=rounded), save(tmp_path / "d.npz", w=rounded.astype(np.float16))
     assert measured(diff(one, other, values=True)).get("checkpoint_diff.cast") == 1
     assert "checkpoint_diff.cast" not in measured(diff(other, one))  # wider loses nothing
+    told = measured(diff(other, one, values=True))  # that the values differ is the reference's rounding
+    assert not [metric for metric in told if metric.startswith("checkpoint_diff.")]
+    one = save(tmp_path / "e.npz", w=rounded * 1j)
+    other = save(tmp_path / "f.npz", w=(rounded * 1j).astype(np.complex64))
+    assert [measured(diff(one, other, values=values)).get("checkpoint_diff.cast") for values in (False, True)] == [1, 1]
+    assert "checkpoint_diff.cast" not in measured(diff(other, one, values=True))
 
 
 def test_what_only_one_framework_stores_is_not_missing_in_another(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensoraudit.checkpoints.element_types import element_type, narrow
-from tensoraudit.checkpoints.precision import narrower, narrows
+from tensoraudit.checkpoints.precision import narrower, narrows, widens
 
 torch = pytest.importorskip("torch")
 EVERY_BYTE = np.arange(256, dtype=np.uint8)
@@ -84,10 +84,21 @@ def test_what_is_not_rounded_to():
         ("bool", "uint8", False),
         ("float32", "float32", False),
         ("float32", "object", False),
+        ("complex128", "complex64", True),
+        ("complex64", "complex128", False),
+        ("complex64", "float32", True),
+        ("float32", "complex64", False),
+        ("float64", "complex64", True),
     ],
 )
 def test_narrowing(a, b, expected):
     assert narrows(a, b) is expected
+
+
+def test_widening():
+    assert widens("float16", "float32") and widens("float32", "complex64") and widens("bool", "uint8")
+    assert not widens("float32", "float16") and not widens("float16", "bfloat16") and not widens("float32", "float32")
+    assert not widens("float32", "object") and not widens("object", "float32")
 
 
 def test_the_narrower_type():

@@ -19,6 +19,7 @@ from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.state import Audit
 from tensoraudit.checkpoints.ahead import Seen, look_at
 from tensoraudit.checkpoints.paired import CheckpointDiff, PairedTensor
+from tensoraudit.checkpoints.precision import widens
 from tensoraudit.checkpoints.schema import Observation, StoredCheckpoint
 from tensoraudit.extract.checkpoint_facts import MOST_OF_A_KIND, checkpoint_facts, checkpoint_measurements
 from tensoraudit.extract.environment import read_environment
@@ -171,10 +172,11 @@ def _kind(pair: PairedTensor, *, across: bool) -> str:
 
 
 def _loses(pair: PairedTensor) -> bool:
-    """Where values were read they tell; headers know whether a dtype can hold what the other held."""
-    if "linf" in pair.loss:
-        return any(pair.loss.get(key) for key in ("linf", "to_inf", "to_zero"))
-    return bool(pair.loss.get("narrowing"))
+    """Where values were read they tell; headers know whether a dtype can hold what the other held. (Into a wider dtype
+    nothing is lost: where values differ there, it is the reference that was rounded.)"""
+    if "linf" not in pair.loss:
+        return bool(pair.loss.get("narrowing"))
+    return not widens(*pair.dtypes) and any(pair.loss.get(key) for key in ("linf", "to_inf", "to_zero"))
 
 
 def _names(pairs: Sequence[PairedTensor]) -> str:

@@ -32,9 +32,12 @@ def narrows(reference: str, candidate: str) -> bool:
     if reference == candidate:
         return False
     ours, theirs = _range_of(reference), _range_of(candidate)
-    if ours is None or theirs is None:
-        return False
-    return ours[0] > theirs[0] or ours[1] > theirs[1] or (ours[2] and not theirs[2])
+    return ours is not None and theirs is not None and any(a > b for a, b in zip(ours, theirs, strict=True))
+
+
+def widens(reference: str, candidate: str) -> bool:
+    """Tell whether one type holds all that the other holds, and more. Types that are not known: no."""
+    return narrows(candidate, reference) and not narrows(reference, candidate)
 
 
 def float_form(name: str) -> tuple[int, int]:
@@ -42,20 +45,22 @@ def float_form(name: str) -> tuple[int, int]:
     return _FLOATS[name]
 
 
-def _range_of(name: str) -> tuple[int, int, bool] | None:
-    """Bits of exponent, digits in bits, and whether there are negative numbers."""
+def _range_of(name: str) -> tuple[int, int, bool, bool] | None:
+    """Bits of exponent, digits in bits, whether there are negative numbers, and whether there is an imaginary part."""
     if name in _FLOATS:
-        return (*_FLOATS[name], True)
+        return (*_FLOATS[name], True, False)
     if name in ("int4", "uint4"):
-        return (0, 4 - (name == "int4"), name == "int4")
+        return (0, 4 - (name == "int4"), name == "int4", False)
     try:
         dtype = np.dtype(name)
     except (TypeError, ValueError, SyntaxError):
         return None
     if dtype.kind == "b":
-        return (0, 1, False)
+        return (0, 1, False, False)
+    if dtype.kind == "c" and dtype.itemsize <= 16:
+        return (*_FLOATS[f"float{4 * dtype.itemsize}"], True, True)
     if dtype.kind in "iu":
-        return (0, 8 * dtype.itemsize - (dtype.kind == "i"), dtype.kind == "i")
+        return (0, 8 * dtype.itemsize - (dtype.kind == "i"), dtype.kind == "i", False)
     return None
 
 
