@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,15 +27,20 @@ class Made:
     expected: dict[str, dict[str, tuple[str, tuple[int, ...], bytes | None]]]
 
 
-def written_by(script: str, variable: str, root: Path) -> Made:
-    """Run a script of this folder in the interpreter that a variable names, and read what it expects of its files."""
+def run_script(script: str, variable: str, root: Path) -> Any:
+    """Run a script of this folder in the interpreter that a variable names, and return what it expects of its files."""
     python = os.environ.get(variable)
     if not python:
         pytest.skip(f"{variable} names no interpreter")
     place = Path(__file__).with_name(script)
     done = subprocess.run([python, str(place), str(root)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
-    table = json.loads((root / "expected.json").read_text())
+    return json.loads((root / "expected.json").read_text())
+
+
+def written_by(script: str, variable: str, root: Path) -> Made:
+    """What a script wrote, with the bytes of each tensor."""
+    table = run_script(script, variable, root)
     with np.load(root / "expected.npz") as data:
         expected = {
             checkpoint: {
@@ -55,6 +61,13 @@ def tensorflow_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def jax_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Checkpoints of Orbax and Flax, and what TensorStore packs (see jax_files.py for their names)."""
     return written_by("jax_files.py", "TENSORAUDIT_JAX_PYTHON", tmp_path_factory.mktemp("jax"))
+
+
+@pytest.fixture(scope="module")
+def format_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Any]]]:
+    """The same tensors in every format, and dtype, shape and digest of each (see format_files.py)."""
+    root = tmp_path_factory.mktemp("formats")
+    return root, run_script("format_files.py", "TENSORAUDIT_JAX_PYTHON", root)
 
 
 @pytest.fixture(scope="session")

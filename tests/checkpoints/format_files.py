@@ -1,4 +1,4 @@
-"""The same tensors, each larger than a block, in every format that has a writer here; run by test_every_format.py.
+"""The same tensors, each larger than a block, in every format that has a writer here; run by conftest.py.
 
     python format_files.py FOLDER
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from tensoraudit.checkpoints.diff import diff_checkpoints
@@ -26,21 +21,9 @@ FORMATS = {
 """The checkpoints, and which of the tensors each lacks."""
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    python = os.environ.get("TENSORAUDIT_JAX_PYTHON")
-    if not python:
-        pytest.skip("TENSORAUDIT_JAX_PYTHON names no interpreter")
-    root = tmp_path_factory.mktemp("formats")
-    script = Path(__file__).with_name("format_files.py")
-    done = subprocess.run([python, str(script), str(root)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return root, json.loads((root / "expected.json").read_text())
-
-
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_tensor_has_its_digest_in_any_format(files, name):
-    root, expected = files
+def test_a_tensor_has_its_digest_in_any_format(format_files, name):
+    root, expected = format_files
     stored = read_checkpoint(root / name)
     found = {
         entry.name.partition("/")[0]: [entry.dtype, list(entry.shape), digest_entry(stored, entry)]
@@ -54,8 +37,8 @@ NEXT = dict(zip(FORMATS, [*list(FORMATS)[1:], next(iter(FORMATS))], strict=True)
 
 
 @pytest.mark.parametrize(("reference", "candidate"), NEXT.items())
-def test_any_two_formats_hold_the_same(files, reference, candidate):
-    root, expected = files
+def test_any_two_formats_hold_the_same(format_files, reference, candidate):
+    root, expected = format_files
     pairs = diff_checkpoints(*(read_checkpoint(root / name) for name in (reference, candidate)), values=True).pairs
     statuses = {(pair.reference or pair.candidate).partition("/")[0]: pair.status for pair in pairs}
     lacking = {**dict.fromkeys(FORMATS[reference], "extra"), **dict.fromkeys(FORMATS[candidate], "missing")}

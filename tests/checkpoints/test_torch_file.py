@@ -262,13 +262,19 @@ def test_sparse_and_quantised_tensors(tmp_path: Path) -> None:
     assert (found["q"].shape, found["q"].dtype) == ((2, 3), "quint8")
 
 
+def in_byte_order(order: bytes, path: Path) -> Path:
+    """A copy of a file that says it has another byte order."""
+    copy = path.with_name("other.pt")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, order if name.endswith("/byteorder") else old.read(name))
+    return copy
+
+
 @pytest.mark.parametrize(("order", "codec"), [(b"big", "big_endian"), (b"middle", "byte_order")])
 def test_another_byte_order_is_said_and_not_read(tmp_path: Path, order: bytes, codec: str) -> None:
     save({"w": torch.ones(2)}, tmp_path / "little.pt")
-    with zipfile.ZipFile(tmp_path / "little.pt") as old, zipfile.ZipFile(tmp_path / "other.pt", "w") as new:
-        for name in old.namelist():
-            new.writestr(name, order if name.endswith("/byteorder") else old.read(name))
-    stored = torch_file.read(tmp_path / "other.pt")
+    stored = torch_file.read(in_byte_order(order, tmp_path / "little.pt"))
     (part,) = stored.entries[0].parts
     assert (part.offset, part.bytes, part.codec) == (None, 8, codec)
     assert stored.metadata["byte_order"] == order.decode()
@@ -290,10 +296,7 @@ def test_counters_that_are_tensors(net: Net, tmp_path: Path, legacy: bool) -> No
 
 def test_a_counter_in_another_byte_order_is_there(net: Net, tmp_path: Path) -> None:
     save({"model": net.state_dict(), "step": torch.tensor(7)}, tmp_path / "little.pt")
-    with zipfile.ZipFile(tmp_path / "little.pt") as old, zipfile.ZipFile(tmp_path / "big.pt", "w") as new:
-        for name in old.namelist():
-            new.writestr(name, b"big" if name.endswith("/byteorder") else old.read(name))
-    training = torch_file.read(tmp_path / "big.pt").training
+    training = torch_file.read(in_byte_order(b"big", tmp_path / "little.pt")).training
     assert (training.step, training.unread) == (None, ("step",))
 
 
