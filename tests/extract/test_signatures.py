@@ -1,8 +1,11 @@
 """The table of parameter names against the installed packages, and what is known of results against torch's stubs."""
 
 import ast
-import importlib
+import importlib.util
 import inspect
+import json
+import os
+import subprocess
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -202,6 +205,11 @@ def test_other_methods_need_their_receiver():
     assert positional("?.run") == ()
 
 
+CHECKED = sorted(set(POSITIONAL) - _STUBS_ONLY)
+ELSEWHERE = [name for name in CHECKED if importlib.util.find_spec(name.partition(".")[0]) is None]
+HERE = [name for name in CHECKED if name not in ELSEWHERE]
+
+
 def found(name):
     parts = name.replace("()", "").split(".")
     for length in range(len(parts), 0, -1):
@@ -216,10 +224,8 @@ def found(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(POSITIONAL) - _STUBS_ONLY))
+@pytest.mark.parametrize("name", HERE)
 def test_the_table_agrees_with_the_installed_package(name):
-    root = name.partition(".")[0]
-    pytest.importorskip(root)
     value = found(name)
     assert value is not None, f"{name} does not exist"
     try:
@@ -331,3 +337,43 @@ def test_results():
     assert known_results.result("torch.nn.LSTM().__call__") is None
     assert known_results.result("torch.load") is None
     assert known_results.result("len") == "int()"
+
+
+REMOVED = {"jax.ad_checkpoint.checkpoint"}
+"""Names of older versions, which nobody's signature tells any more."""
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """The signatures that the interpreter of the other frameworks has."""
+    python = os.environ.get("TENSORAUDIT_JAX_PYTHON")
+    if not python:
+        pytest.skip("TENSORAUDIT_JAX_PYTHON names no interpreter")
+    script = Path(__file__).with_name("installed_signatures.py")
+    done = subprocess.run([python, str(script), *ELSEWHERE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_the_table_agrees_with_the_package_of_another_interpreter(elsewhere, name):
+    if elsewhere[name] is None and not name.startswith("onnxconverter_common."):
+        assert name in REMOVED
+        return
+    if elsewhere[name] is None:
+        pytest.skip("onnxconverter_common is not installed")
+    names, defaults = elsewhere[name]
+    told = {each.name: each.default for each in signatures(name)[-1].parameters}
+    wrong = {key for key, value in told.items() if not same_there(value, defaults.get(key))}
+    assert wrong == MEANT.get(name, set())
+    assert all(defaults[key] == [True, None] for key in wrong)
+    assert names[: len(POSITIONAL[name])] == list(POSITIONAL[name])
+
+
+def same_there(told, real):
+    """As `same`, of a default that came as text unless it is plain."""
+    if real is None:
+        return told is ABSENT
+    is_plain, value = real
+    return same(told, value) if is_plain or isinstance(told, Name) else told is ABSENT or str(told) == value
