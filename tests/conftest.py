@@ -1,5 +1,6 @@
 """What the tests of every room share."""
 
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -42,6 +43,14 @@ class WarmAudits:
 def pytest_collection_modifyitems(items):
     """Whole models first: what takes minutes must not begin when the other process has nothing left to do."""
     items.sort(key=lambda item: "real" not in item.path.parts)
+
+
+@pytest.fixture(autouse=True)
+def autocast_cache():
+    """Every test begins with torch's cache of cast weights on; an export that fails leaves it off for the process."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_autocast_cache_enabled(True)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
 """pytorch.training against what can be computed by hand."""
 
 import copy
+import io
 import math
+import warnings
 from types import SimpleNamespace
 
 import checkpointed_models as models
@@ -188,6 +190,15 @@ def test_selective_regions_that_share_a_weight_fail_under_autocast():
     rows = Rows(models.Shared, X)
     assert "RuntimeError" in rows("autocast_error")
     assert rows("error") is None and set(rows["gradient_verdict"].values()) == {"identical"}
+
+
+def test_a_failed_export_before_changes_nothing():
+    """torch's exporter turns the autocast cache off, and on again only where it succeeds."""
+    with pytest.raises(TypeError, match="forward"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(nn.Linear(4, 4), (X, X), io.BytesIO(), dynamo=False)
+    assert not torch.is_autocast_cache_enabled()
+    assert "encountered during backward" in Rows(models.Shared, X)("autocast_error")
 
 
 def test_side_effects_run_twice():

@@ -78,16 +78,19 @@ def threads() -> int:
 def pinned(device: str = "cpu") -> Iterator[dict[str, Any]]:
     """Run with the settings that make a reference repeatable, yield them as plain JSON, and put the old ones back.
 
-    No gradients, TF32 off, matmul precision highest, cuDNN deterministic and without benchmarking, threads fixed. What
-    an earlier job drew or set does not matter.
+    No gradients, TF32 off, matmul precision highest, cuDNN deterministic and without benchmarking, threads fixed,
+    autocast with its cache of cast weights, which a failed TorchScript export leaves off. What an earlier job drew or
+    set does not matter.
     """
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark, matmul.allow_tf32)
     precision, count, dtype = torch.get_float32_matmul_precision(), torch.get_num_threads(), torch.get_default_dtype()
+    cache = torch.is_autocast_cache_enabled()
     state, numbers, arrays = torch.random.get_rng_state(), random.getstate(), np.random.get_state()
     torch.set_float32_matmul_precision("highest")
     cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark, matmul.allow_tf32 = False, True, False, False
     torch.set_num_threads(threads())
+    torch.set_autocast_cache_enabled(True)
     try:
         with torch.no_grad():
             yield _settings(device)
@@ -96,6 +99,7 @@ def pinned(device: str = "cpu") -> Iterator[dict[str, Any]]:
         cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark, matmul.allow_tf32 = before
         torch.set_num_threads(count)
         torch.set_default_dtype(dtype)
+        torch.set_autocast_cache_enabled(cache)
         torch.random.set_rng_state(state)
         random.setstate(numbers)
         np.random.set_state(arrays)
