@@ -49,13 +49,13 @@ SAYS = {
     "two-directories.pt": "a zip directory that is not where its end record says",
 }
 ASKS = {
-    "computed-name.pt": ("pickled_module", ("?", "__builtin__.getattr")),
+    "computed-name.pt": ("pickled_module", ("?", "builtins.getattr")),
     "evaluates-code.pt2": ("exported_program", ("sympify(\"open('pwned', 'w')\")",)),
     "extension.pt": ("pickled_module", ("?",)),
     "runs-code-before-magic.pt": ("state_dict", ("posix.system",)),
     "runs-code-in-state-dict.pt": ("state_dict", ("posix.system",)),
     "runs-code-legacy.pt": ("state_dict", ("posix.system",)),
-    "runs-code.pt": ("pickled_module", ("__builtin__.open",)),
+    "runs-code.pt": ("pickled_module", ("builtins.open",)),
     "runs-code.pt2": ("exported_program", ("posix.system",)),
 }
 GOOD = {"checkpoint.onnx"}

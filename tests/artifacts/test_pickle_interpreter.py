@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import collections
 import pickle
+import queue
 from typing import Any
 
 import pytest
@@ -53,6 +54,14 @@ class Thing:
 class Slotted(Thing):
     def __reduce__(self) -> Any:
         return (Slotted, (self.size,), {"more": 1}, iter([1, 2]), iter([("k", "v")]))
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_imports_have_the_names_under_which_python_3_finds_them(protocol: int) -> None:
+    """Up to protocol 2 pickle writes `__builtin__.long`, `copy_reg`, `UserDict.IterableUserDict`, ..."""
+    objects = [int, str, range, dict, zip, collections.UserDict, queue.Queue]
+    _, wishes = run(pickle.dumps(objects, protocol))
+    assert set(wishes.globals) == {f"{each.__module__}.{each.__qualname__}" for each in objects}
 
 
 @pytest.mark.parametrize("protocol", range(6))

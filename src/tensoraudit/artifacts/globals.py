@@ -23,7 +23,7 @@ _TORCH: Final = re.compile(
 )
 _PYTHON: Final = frozenset({
     "collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.bytearray", "builtins.set",
-    "builtins.complex", "__builtin__.set", "__builtin__.bytearray", "__builtin__.complex",
+    "builtins.complex",
 })  # fmt: skip
 _PLAIN: Final = frozenset({
     "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_xla_tensor",
@@ -31,8 +31,8 @@ _PLAIN: Final = frozenset({
     "numpy._core.multiarray.scalar", "numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer",
     "numpy.ndarray", "numpy.dtype", "builtins.frozenset", "builtins.slice", "builtins.range", "builtins.bytes",
     "builtins.int", "builtins.float", "builtins.bool", "builtins.str", "builtins.list", "builtins.dict",
-    "builtins.tuple", "builtins.object", "__builtin__.object", "__builtin__.frozenset", "copyreg._reconstructor",
-    "copy_reg._reconstructor", "datetime.datetime", "datetime.date", "datetime.timedelta", "decimal.Decimal",
+    "builtins.tuple", "builtins.object", "copyreg._reconstructor", "datetime.datetime", "datetime.date",
+    "datetime.timedelta", "decimal.Decimal",
 })  # fmt: skip
 
 

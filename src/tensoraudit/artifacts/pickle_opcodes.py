@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -16,9 +17,16 @@ def _paired(values: list[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(values[::2], values[1::2], strict=True)
 
 
-def _global(machine: Machine, argument: str) -> None:
+def _python3_name(argument: str) -> str:
+    """Return the dotted name that is imported: pickles up to protocol 2, which torch writes, have the names of Python
+    2, and whoever loads them, and says what was refused, has those of Python 3."""
     module, _, name = argument.partition(" ")
-    machine.push(machine.find(f"{module}.{name}"))
+    module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+    return f"{module}.{name}"
+
+
+def _global(machine: Machine, argument: str) -> None:
+    machine.push(machine.find(_python3_name(argument)))
 
 
 def _stack_global(machine: Machine, _: Any) -> None:
@@ -32,8 +40,7 @@ def _extension(machine: Machine, _: Any) -> None:
 
 
 def _inst(machine: Machine, argument: str) -> None:
-    module, _, name = argument.partition(" ")
-    machine.push(Call(machine.find(f"{module}.{name}"), machine.pop_mark()))
+    machine.push(Call(machine.find(_python3_name(argument)), machine.pop_mark()))
 
 
 def _obj(machine: Machine, _: Any) -> None:

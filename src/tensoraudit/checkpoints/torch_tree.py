@@ -24,9 +24,9 @@ MAX_DEPTH: Final = 100
 MAX_VISITS: Final = 2_000_000
 """Nodes of one walk: more only where a small pickle refers to the same container again and again."""
 
-_MAPPINGS: Final = frozenset({
-    "collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict", "__builtin__.dict",
-})  # fmt: skip
+_MAPPINGS: Final = frozenset(
+    {"collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict"}
+)
 _NUMPY_FORMATS: Final = {
     "f2": "e", "f4": "f", "f8": "d", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I",
     "u8": "Q", "b1": "?",
