@@ -53,6 +53,21 @@ OPTIMIZER = Entry("0.exp_avg", "float32", (4,), (), "optimizer", ("optimizer",))
             diff(pair("w", "equal"), pair("v", "missing"), pair("u", "extra")),
             "1 of 3 weights agree to the last bit: 1 missing, 1 extra.",
         ),
+        (
+            diff(
+                pair("w", "equal"),
+                pair("v", "permuted", verdict="identical"),
+                pair("u", "reshaped", verdict="identical"),
+            ),
+            "All 3 weights agree to the last bit, 1 of them permuted and 1 of them reshaped.",
+        ),
+        (
+            diff(
+                pair("w", "permuted", verdict="identical"), pair("v", "permuted", verdict="drift"), pair("u", "missing")
+            ),
+            "1 of 3 weights agree to the last bit, 1 of them permuted: 1 missing, 1 permuted.",
+        ),
+        (diff(pair("w", "permuted", note="suspected")), "0 of 1 weight agree: 1 permuted."),
         (diff(pair("w", "different", verdict="drift")), "0 of 1 weight agree: 1 different."),
         (diff(pair("w", "extra"), pair("v", "extra")), "Only the candidate has 2 weights."),
         (

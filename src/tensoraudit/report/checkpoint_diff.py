@@ -71,13 +71,16 @@ WEIGHTS: Final = frozenset({"model", "ema"})
 
 
 def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
-    """`all 104 weights agree by header`, `50 of 52 weights agree to the last bit: 1 missing, 1 cast`."""
+    """`all 104 weights agree by header`, `50 of 52 weights agree to the last bit, 8 of them permuted: 2 missing`."""
     if not pairs:
         return ""
     counts: Counter[str] = Counter(pair.status for pair in pairs)
-    alike = sum(counts[status] for status in ALIKE)
+    arranged: Counter[str] = Counter(pair.status for pair in pairs if _only_arranged(pair))
+    alike = sum(counts[status] for status in ALIKE) + arranged.total()
     read = any(pair.status == "equal" or pair.verdict or any(pair.digests) for pair in pairs)
     how = "to the last bit" if read else "by header, values were not compared"
+    if arranged:
+        how += f", {' and '.join(f'{number:,} of them {status}' for status, number in arranged.items())}"
     first, *more = noun.split(" ", 1)
     nouns = " ".join([first if len(pairs) == 1 else f"{first}s", *more])
     every = f"the one {nouns}" if len(pairs) == 1 else f"all {len(pairs):,} {nouns}"
@@ -87,8 +90,14 @@ def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
         return f"only the candidate has {every.removeprefix('all ')}"
     if alike == len(pairs):
         return f"{every} {'agrees' if alike == 1 else 'agree'} {how}"
-    rest = ", ".join(f"{counts[status]:,} {status}" for status in HEADINGS if counts[status])
+    left = counts - arranged
+    rest = ", ".join(f"{left[status]:,} {status}" for status in HEADINGS if left[status])
     return f"{alike:,} of {len(pairs):,} {nouns} agree{f' {how}' if alike else ''}: {rest}"
+
+
+def _only_arranged(pair: PairedTensor) -> bool:
+    """Whether the candidate has the same numbers in another shape or order of axes: what a port has to do."""
+    return pair.status in {"reshaped", "permuted"} and pair.verdict == "identical"
 
 
 def body(diff: CheckpointDiff, style: Style) -> Iterator[RenderableType]:
