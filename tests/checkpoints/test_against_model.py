@@ -127,6 +127,16 @@ def test_partners_stand_in_for_names_of_another_framework():
     assert found == {"key_missing": ["dense.bias"]}
 
 
+def test_axes_of_one_element_are_a_layout_only_between_frameworks():
+    """Keras' PReLU with shared axes holds [1, 1, 2] where PyTorch's holds [2]; a zero is no such axis."""
+    held = stored(entry("arr_2", (1, 1, 2)), entry("arr_3", (0, 2)), framework="numpy")
+    model = [ModelTensor("prelu.weight", "float32", (2,)), ModelTensor("empty", "float32", (2,))]
+    found = seen(*against_model(held, model, {"prelu.weight": "arr_2", "empty": "arr_3"}))
+    assert found == {"shape_mismatch": ["arr_3"]}
+    found = seen(*against_model(held, [ModelTensor("arr_2", "float32", (2,))]))
+    assert found == {"shape_mismatch": ["arr_2"], "key_extra": ["arr_3"]}
+
+
 def test_a_model_without_parameters_misses_nothing():
     (only,) = against_model(stored(), [])
     assert only.value == 1.0

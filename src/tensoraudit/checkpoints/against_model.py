@@ -45,7 +45,8 @@ def against_model(
     names = {name for each in model for name in (each.name, *each.also)}
     for each in wanted:
         if each.name in found:
-            yield from _fits(stored, found[each.name], each, names)
+            yield from _fits_shape(stored, found[each.name], each, translated=partners is not None)
+            yield from _fits_dtype(found[each.name], each, names)
         else:
             message = f"the model's {each.name} {list(each.shape)} is not in the checkpoint."
             yield Observation("key_missing", each.name, list(each.shape), message)
@@ -63,11 +64,21 @@ def _entry(held: Mapping[str, Entry], wanted: ModelTensor, partners: Mapping[str
     return next((held[name] for name in names if name in held), None)
 
 
-def _fits(stored: StoredCheckpoint, entry: Entry, wanted: ModelTensor, names: Set[str]) -> Iterator[Observation]:
+def _fits_shape(
+    stored: StoredCheckpoint, entry: Entry, wanted: ModelTensor, *, translated: bool
+) -> Iterator[Observation]:
+    """Axes in another order are another framework's layout; so are axes of one element, where names had to be
+    translated too (Keras' PReLU has a slope of [1, 1, 64], PyTorch's one of [64])."""
+    ours, theirs = entry.shape, wanted.shape
+    if stored.framework != "pytorch":
+        ours, theirs = (tuple(sorted(size for size in each if size != 1 or not translated)) for each in (ours, theirs))
+    if ours != theirs:
+        message = f"{entry.full_name} is stored as {list(entry.shape)}, the model's is {list(wanted.shape)}."
+        yield Observation("shape_mismatch", entry.full_name, [list(entry.shape), list(wanted.shape)], message)
+
+
+def _fits_dtype(entry: Entry, wanted: ModelTensor, names: Set[str]) -> Iterator[Observation]:
     name = entry.full_name
-    if sorted(entry.shape) != sorted(wanted.shape) or (stored.framework == "pytorch" and entry.shape != wanted.shape):
-        message = f"{name} is stored as {list(entry.shape)}, the model's is {list(wanted.shape)}."
-        yield Observation("shape_mismatch", name, [list(entry.shape), list(wanted.shape)], message)
     if _is_code(entry.dtype) and wanted.dtype.startswith(("float", "bfloat")) and not _is_code(wanted.dtype):
         if not any(f"{each}{end}" in names for each in (entry.name, _owner(entry.name)) for end in _SCALES):
             message = f"{name} is stored as {entry.dtype}, the model's is {wanted.dtype} and has no scale beside it."
