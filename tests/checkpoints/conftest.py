@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +41,9 @@ def run_script(script: str, variable: str, root: Path) -> Any:
     return json.loads((root / "expected.json").read_text())
 
 
-def written_by(script: str, variable: str, root: Path) -> Made:
+def made_of(root: Path) -> Made:
     """What a script wrote, with the bytes of each tensor."""
-    table = run_script(script, variable, root)
+    table = json.loads((root / "expected.json").read_text())
     with np.load(root / "expected.npz") as data:
         expected = {
             checkpoint: {
@@ -52,15 +55,37 @@ def written_by(script: str, variable: str, root: Path) -> Made:
 
 
 @pytest.fixture(scope="session")
-def tensorflow_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Checkpoints of TensorFlow, Keras and h5py (see tensorflow_files.py for their names)."""
-    return written_by("tensorflow_files.py", "TENSORAUDIT_TF_PYTHON", tmp_path_factory.mktemp("tensorflow"))
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return what makes a folder once for all processes of a test run, whichever of them asks first."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def make(name: str, write: Callable[[Path], object]) -> Path:
+        root, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(root, ignore_errors=True)
+                root.mkdir()
+                write(root)
+                done.touch()
+        return root
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def jax_files(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def tensorflow_files(made_once: Callable[..., Path]) -> Made:
+    """Checkpoints of TensorFlow, Keras and h5py (see tensorflow_files.py for their names)."""
+    script = partial(run_script, "tensorflow_files.py", "TENSORAUDIT_TF_PYTHON")
+    return made_of(made_once("tensorflow_files", script))
+
+
+@pytest.fixture(scope="session")
+def jax_files(made_once: Callable[..., Path]) -> Made:
     """Checkpoints of Orbax and Flax, and what TensorStore packs (see jax_files.py for their names)."""
-    return written_by("jax_files.py", "TENSORAUDIT_JAX_PYTHON", tmp_path_factory.mktemp("jax"))
+    return made_of(made_once("jax_files", partial(run_script, "jax_files.py", "TENSORAUDIT_JAX_PYTHON")))
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +117,18 @@ def stored_bytes() -> Callable[[StoredCheckpoint, Entry], bytes]:
 
 
 @pytest.fixture(scope="session")
-def torch_sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def torch_sharded(made_once: Callable[..., Path]) -> Path:
     """Every kind of fixtures/checkpoints/torch_sharded.py in a folder of its name."""
-    root = tmp_path_factory.mktemp("torch_sharded")
+    return made_once("torch_sharded", _write_sharded)
+
+
+def _write_sharded(root: Path) -> None:
     script = str(FIXTURES / "torch_sharded.py")
     two = "distributed_checkpoint,flat_names,dtensor_ranks,fsdp_sharded,fsdp_local,fsdp_local_original,full"
     for kinds, processes in ((two, "2"), ("two_axes,tensor_and_data_parallel", "4")):
         command = [sys.executable, script, kinds, str(root), processes]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr[-3_000:]
-    return root
 
 
 def _varint(value: int) -> bytes:

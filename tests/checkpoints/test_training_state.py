@@ -34,6 +34,39 @@ def test_several_optimizers_and_nested_counters() -> None:
     assert found.place_of(("model", "w.b")) == ("model", ("model",), "w.b")
 
 
+def old_optimizer(*addresses: int) -> dict[str, Any]:
+    """As torch before 1.6 wrote it: parameters by the `id` that they had in that process."""
+    last, *others = reversed(addresses)
+    groups = [{"lr": 0.1, "params": others[::-1]}, {"lr": 0.2, "params": [last]}]
+    return {"state": {each: dict(ADAM) for each in sorted(addresses)}, "param_groups": groups}
+
+
+def test_addresses_of_an_old_optimizer_become_positions() -> None:
+    tree = {"optimizer": old_optimizer(139832181926640, 139832181927280, 139832181926000)}
+    (optimizer,) = find_training_state(tree).training.optimizers
+    assert (optimizer.keyed, optimizer.parameters) == ("position", 3)
+    assert [group["params"] for group in optimizer.groups] == [[0, 1], [2]]
+    assert list(tree["optimizer"]["state"]) == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [{"params": [1, 0]}],  # positions, in an order that says something
+        [{"params": [139832181926640, 139832181926640]}],
+        [{"params": [139832181926640, "w"]}],
+        [{"params": [139832181926640]}, {"lr": 0.1}],
+        [{"params": None}],
+        ["params"],
+    ],
+)
+def test_what_are_no_addresses_stays(groups: list[Any]) -> None:
+    node = {"state": {139832181926640: dict(ADAM)}, "param_groups": groups}
+    before = repr(node)
+    find_training_state({"optimizer": node})
+    assert repr(node) == before
+
+
 def test_what_stands_higher_counts() -> None:
     tree = {"inner": {"step": 1, "deeper": {"step": 2}}, "step": 3, "last_step": 4}
     assert find_training_state(tree).training.step == 3

@@ -22,6 +22,8 @@ _MOST: Final = 1_000
 _MOST_CONTAINERS: Final = 200_000
 _MOST_VALUES: Final = 20_000
 _MOST_GENERATORS: Final = 16
+_LEAST_ADDRESS: Final = 1 << 20
+"""No optimiser has a million parameters, and no object lies below it."""
 
 _STEPS: Final = (
     "global_step", "global_steps", "step", "steps", "iteration", "iterations", "iter", "num_steps", "current_step",
@@ -101,6 +103,7 @@ class _Search:
 
     def look(self, keys: Keys, node: dict[Any, Any]) -> None:
         """Take an optimiser's state, or note what is among the values of another dict."""
+        _place_addresses(node)
         optimizer = optimizer_of(node, keys)
         if optimizer is not None:
             self._optimizers.append(optimizer)
@@ -181,6 +184,25 @@ def optimizer_of(node: Any, keys: Keys = ()) -> OptimizerState | None:
     extra = tuple(str(key) for key in node if key not in ("state", "param_groups"))
     path = tuple(map(str, keys))
     return OptimizerState(path, kind_of(fields), _keyed(ids), fields, len(per_parameter), groups, extra)
+
+
+def _place_addresses(node: dict[Any, Any]) -> None:
+    """Put positions for the addresses (`id`) by which torch before 1.6 named parameters in an optimiser's state.
+
+    They are others in every run, and mean the same: a loader goes by the order of the groups.
+    """
+    state, rows = node.get("state"), node.get("param_groups")
+    if not isinstance(state, dict) or not isinstance(rows, list):
+        return
+    lists = [row["params"] for row in rows if isinstance(row, dict) and isinstance(row.get("params"), list)]
+    ids = [each for listed in lists for each in listed]
+    if len(lists) != len(rows) or not all(isinstance(each, int) and each >= _LEAST_ADDRESS for each in ids):
+        return
+    places = {each: place for place, each in enumerate(ids)}
+    if len(places) == len(ids):
+        node["state"] = {places.get(key, key): value for key, value in state.items()}
+        for row in rows:
+            row["params"] = [places[each] for each in row["params"]]
 
 
 def kind_of(fields: tuple[str, ...]) -> str:
