@@ -4,6 +4,7 @@ import sys
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import tensoraudit
 from tensoraudit.options import make_options
@@ -12,6 +13,12 @@ from tensoraudit.probes.limits import Limits
 from tensoraudit.probes.pool import Pool
 from tensoraudit.report.json import document
 from tensoraudit.steps import new_audit, run_steps
+
+# Examples of properties are the same in every run, and are not timed: the machine may be busy. New ones:
+# `pytest --hypothesis-profile=random`.
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("random"), derandomize=True)
+settings.load_profile("same")
 
 
 class WarmAudits:

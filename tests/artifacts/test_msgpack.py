@@ -101,7 +101,7 @@ def test_many_small_values_end_at_the_bound():
         read_msgpack(outer, 0, len(outer))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_an_answer_or_a_refusal(data):
     try:

@@ -124,7 +124,7 @@ def test_other_files_are_refused(tmp_path):
             read_database(tmp_path)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from([leaf(VALUES), apart("key", 5, 7)]), st.data())
 def test_mutated_nodes_with_right_checksums_give_an_answer_or_a_refusal(tmp_path_factory, node, data):
     mutated = bytearray(node)

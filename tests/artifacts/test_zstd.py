@@ -88,7 +88,7 @@ def test_a_bomb_costs_no_more_than_a_slice_of_it():
     assert peak < 64 << 20
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_mutated_frames_give_bytes_or_a_refusal(data):
     mutated = bytearray(FRAME)
@@ -101,7 +101,7 @@ def test_mutated_frames_give_bytes_or_a_refusal(data):
         return
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=60))
 def test_any_block_gives_bytes_or_a_refusal(content):
     try:

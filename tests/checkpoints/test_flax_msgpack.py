@@ -153,7 +153,7 @@ def test_other_files_are_not_claimed(tmp_path, data):
 SEED = pack({"p": {"k": np.arange(6.0).reshape(2, 3), "c": chunked({"0": 3}, {"0": np.ones(3)})}, "step": 3})
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.data())
 def test_mutated_files_give_an_answer_or_a_refusal(tmp_path_factory, data):
     mutated = bytearray(SEED)

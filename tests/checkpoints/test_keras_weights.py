@@ -220,7 +220,7 @@ def test_mutated_files(tensorflow_files, tmp_path):
     originals = {name: (tensorflow_files.root / name).read_bytes() for name in names}
     head = {name: [place for place, byte in enumerate(raw) if byte] for name, raw in originals.items()}
 
-    @settings(max_examples=300, deadline=10_000, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, deadline=60_000, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def one(draw):
         name = draw.draw(st.sampled_from(names))

@@ -196,7 +196,7 @@ def seeds():
 SEEDS = list(seeds())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(SEEDS), st.data())
 def test_mutated_files_give_an_answer_or_a_refusal(tmp_path_factory, seed, data):
     mutated = bytearray(seed)

@@ -237,7 +237,7 @@ def test_an_index_that_would_run_code(copy: Path, tmp_path: Path, monkeypatch: p
     assert not list(tmp_path.rglob("pwned"))
 
 
-@settings(max_examples=150, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=60_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_flipped_bytes(copy: Path, made: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([".metadata", "__0_0.distcp"]))

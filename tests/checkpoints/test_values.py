@@ -164,7 +164,7 @@ ENTRIES = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(entry=ENTRIES)
 def test_any_header_gives_values_or_a_reason(checkpoint, entry):
     try:

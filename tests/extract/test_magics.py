@@ -111,7 +111,7 @@ _PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.lists(st.sampled_from(_PIECES), max_size=4).map("".join), max_size=6).map("\n".join))
 def test_the_number_of_lines_never_changes(cell):
     with suppress(ForeignCell):

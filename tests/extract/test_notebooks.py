@@ -199,7 +199,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(_VALUES, _VALUES, _VALUES, st.sampled_from([3, 4]))
 def test_whatever_the_json_holds_the_answer_is_a_notebook_or_a_reason(cells, sheets, metadata, version):
     document = {"nbformat": version, "cells": cells, "worksheets": sheets, "metadata": metadata}

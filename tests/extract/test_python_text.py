@@ -33,7 +33,7 @@ def test_one_long_line_costs_no_more_than_many():
     start = time.perf_counter()
     assert text.site(calls[-1]).column == source.rindex("f()") + 1
     assert len({text.site(call).column for call in calls}) == 50_000
-    assert time.perf_counter() - start < 5  # counting from the start of the line each time takes minutes
+    assert time.perf_counter() - start < 30  # counting from the start of the line each time takes minutes
 
 
 def test_a_segment_is_one_short_line():

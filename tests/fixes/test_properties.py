@@ -89,7 +89,7 @@ def rest_of(text):
     return ast.dump(Blank().visit(ast.parse(text)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs(), VERBS, st.booleans())
 def test_only_the_edited_calls_change_and_only_once(text, verb, unsafe):
     edits = edits_of(text, verb)
@@ -104,7 +104,7 @@ def test_only_the_edited_calls_change_and_only_once(text, verb, unsafe):
     assert again.text == applied.text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(programs(), VERBS)
 def test_places_are_those_of_the_calls(text, verb):
     edits = edits_of(text, verb)

@@ -28,7 +28,7 @@ def test_start_only_begins_and_two_roles_start_beside_each_other(make_pool: Make
     started = time.monotonic()
     for role in ("fake", "fake:target"):
         pool.start(role)
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 4
     first, second = pool.hello("fake"), pool.hello("fake:target")
     assert first.result is not None
     assert second.result is not None

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> TensorFolder:
     return TensorFolder(tmp_path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data(), dtype=st.sampled_from(sorted(DTYPES)), order=st.sampled_from("<>"))
 def test_every_dtype_shape_and_byte_order_comes_back(
     folder: TensorFolder, data: st.DataObject, dtype: str, order: str

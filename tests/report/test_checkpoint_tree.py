@@ -111,7 +111,7 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(NAMES, st.sampled_from([4, 8, 32]))
 def test_totals_of_the_root_are_those_of_all_tensors(names, room):
     entries = [entry(name, (len(name),)) for name in names]
@@ -120,7 +120,7 @@ def test_totals_of_the_root_are_those_of_all_tensors(names, room):
     assert found[0].bytes == sum(each.stored_bytes for each in entries)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(NAMES)
 def test_lines_below_a_line_add_up_to_it(names):
     found = lines(grow("model", [entry(name) for name in names]), None)

@@ -42,6 +42,6 @@ TROUBLE = {
     "segfault": lambda: ctypes.string_at(0),
     "hang": lambda: time.sleep(60),
     "leave": _leave,
-    "slow": lambda: time.sleep(1.0),
+    "slow": lambda: time.sleep(5.0),
     "print": lambda: print('{"hello": {"framework": "forged"}}'),
 }

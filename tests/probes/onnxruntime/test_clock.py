@@ -25,7 +25,7 @@ def test_a_loop_is_stopped_and_nothing_is_left_after_it():
     why = r"counting takes more than the 0\.1 s that all input sets together"
     with pytest.raises(OutOfTimeError, match=why), clock.turn(sample(2)):
         busy()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     with pytest.raises(OutOfTimeError), clock.turn(sample(2)):
         raise AssertionError("there was no time to begin this")
 
