@@ -246,14 +246,14 @@ def ranks():
 
 def test_ranks_that_wait_longer_than_the_timeout_fail_while_the_other_writes(ranks):
     saver, waiting = ranks["long write"]
-    assert waiting[1] == pytest.approx(TIMEOUT, abs=1.0)
+    assert 0.9 * TIMEOUT < waiting[1] < saver[1]
     assert saver[1] >= TIMEOUT + 2  # it finishes, and finds the others gone
 
 
 @pytest.mark.parametrize("case", FAILS)
 def test_gathering_on_one_rank_ends_in_the_timeout_on_both(ranks, case):
     assert [each == "ok" for each in ranks[case]] == [False, False]
-    assert min(seconds for _, seconds in ranks[case]) == pytest.approx(TIMEOUT, abs=1.0)
+    assert 0.9 * TIMEOUT < min(seconds for _, seconds in ranks[case]) < 10 * TIMEOUT
 
 
 @pytest.mark.parametrize("case", WORKS)

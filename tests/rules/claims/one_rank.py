@@ -84,7 +84,8 @@ def work(rank, port, case, results):
     os._exit(0)  # a group that failed cannot be taken down in order
 
 
-def run(case):
+def begin(case):
+    """Start both processes of a case: they wait more than they work, so all cases run at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,6 +94,10 @@ def run(case):
     processes = [context.Process(target=work, args=(rank, port, case, results)) for rank in range(2)]
     for each in processes:
         each.start()
+    return processes, results
+
+
+def end(processes, results):
     found = dict(results.get(timeout=150) for _ in processes)
     for each in processes:
         each.join()
@@ -100,4 +105,5 @@ def run(case):
 
 
 if __name__ == "__main__":
-    print(json.dumps({case: run(case) for case in sys.argv[1:] or CASES}))
+    begun = {case: begin(case) for case in sys.argv[1:] or CASES}
+    print(json.dumps({case: end(*started) for case, started in begun.items()}))
