@@ -112,6 +112,34 @@ def test_another_shape_across_frameworks_is_settled_by_values(tmp_path):
     assert "checkpoint_diff.reshaped" not in measured(diff(tmp_path / "a.pt", other, values=True))
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3)])
+def test_axes_in_another_order_are_a_fault_within_one_framework(tmp_path, shape):
+    """A square weight that was turned loads and computes x W for x W^T; between frameworks it may be right."""
+    weight = torch.arange(1.0, shape[0] * shape[1] + 1).reshape(shape)
+    torch.save({"fc.weight": weight}, tmp_path / "a.pt")
+    torch.save({"fc.weight": weight.T.contiguous()}, tmp_path / "b.pt")
+    assert measured(diff(tmp_path / "a.pt", tmp_path / "b.pt", values=True))["checkpoint_diff.turned"] == 1
+    arrays = save(tmp_path / "b.npz", **{"fc.weight": weight.numpy().T})
+    told = measured(diff(tmp_path / "a.pt", arrays, values=True))
+    assert "checkpoint_diff.turned" not in told and told["checkpoint_diff.permuted"] == 1
+    assert "checkpoint_diff.turned" not in measured(diff(arrays, save(tmp_path / "a.npz", **{"fc.weight": weight})))
+
+
+def test_a_tied_weight_has_arrived_under_any_of_its_names(tmp_path):
+    shared = torch.arange(6.0).reshape(2, 3)
+    tied = {"emb.weight": shared, "head.weight": shared, "bias": torch.zeros(2)}
+    torch.save(tied, tmp_path / "tied.pt")
+    for kept in ("emb.weight", "head.weight"):
+        torch.save({kept: shared.clone(), "bias": torch.zeros(2)}, tmp_path / "one.pt")
+        for sides in (("tied.pt", "one.pt"), ("one.pt", "tied.pt")):
+            told = measured(diff(*(tmp_path / side for side in sides), values=True))
+            assert told["checkpoint_diff.tied"] == 1
+            assert told.keys().isdisjoint({"checkpoint_diff.missing", "checkpoint_diff.extra"})
+    torch.save({"bias": torch.zeros(2)}, tmp_path / "none.pt")
+    told = measured(diff(tmp_path / "tied.pt", tmp_path / "none.pt", values=True))
+    assert told["checkpoint_diff.missing"] == 2 and "checkpoint_diff.tied" not in told
+
+
 def test_states_of_an_optimiser_are_not_missing_weights(tmp_path):
     net = torch.nn.Linear(3, 2)
     optimizer = torch.optim.Adam(net.parameters())

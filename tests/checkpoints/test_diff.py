@@ -290,6 +290,17 @@ def test_a_folded_normalisation_is_named(store):
     assert pair.status == "different" and "times a factor of its own" in pair.note
 
 
+@pytest.mark.parametrize(("shape", "order"), [((64, 6), (1, 0)), ((7, 7), (1, 0)), ((3, 3, 5, 7), (3, 2, 0, 1))])
+def test_one_changed_element_of_a_turned_kernel_is_all_that_differs(store, shape, order):
+    kernel = normal(*shape)
+    turned = np.ascontiguousarray(kernel.transpose(order))
+    turned.flat[5] += np.float32(0.001)
+    pair = only_pair(store, kernel, turned, values=True)
+    assert (pair.status, pair.permutation) == ("different", order)
+    assert pair.linf == pytest.approx(0.001, rel=1e-3)
+    assert pair.digests == (sha(kernel), sha(turned.transpose(np.argsort(order))))
+
+
 def test_missing_and_extra(store):
     found = diff_checkpoints(
         store("a", {"w": normal(3), "only": normal(5, 2), "bn.num_batches_tracked": np.array(3)}),

@@ -88,6 +88,25 @@ def test_a_kernel_that_was_reshaped():
     assert seen(pair("reshaped", point, point.reshape(1, 1, 1, 8))) == []
 
 
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (2, 3, 1, 0), (2, 3, 0, 1), (3, 2, 0, 1)])
+def test_a_window_keeps_its_order(order):
+    """From PyTorch's (out, in, height, width) height must come before width, whatever becomes of the channels."""
+    swapped = order.index(3) < order.index(2)
+    found = seen(pair("permuted", CONV, CONV.transpose(order), permutation=order))
+    assert found == ([("kernel_axes_swapped", "conv/kernel", "values")] if swapped else [])
+
+
+def test_a_window_is_told_in_both_directions_and_where_it_has_extent():
+    names = ("conv/kernel", "conv.weight")
+    kernel = numbers(5, 5, 3, 8)
+    for order, told in (((3, 2, 0, 1), 0), ((3, 2, 1, 0), 1)):
+        each = pair("permuted", kernel, kernel.transpose(order), names, permutation=order)
+        assert len(seen(each, ("jax", "pytorch"))) == told
+    line = numbers(8, 3, 1, 5)
+    assert seen(pair("permuted", line, line.transpose(3, 2, 1, 0), permutation=(3, 2, 1, 0))) == []
+    assert seen(pair("permuted", CONV, CONV.T, values=False, permutation=(3, 2, 1, 0))) == []
+
+
 def test_a_depthwise_kernel_has_an_order_of_its_own():
     depthwise = numbers(8, 1, 3, 3)
     names = ("conv.weight", "conv/depthwise_kernel")

@@ -156,6 +156,11 @@ def test_convention_pairs_frameworks():
     }
 
 
+def test_the_scale_of_a_quantised_layer_is_no_weight():
+    ours, theirs = stored({"0.weight": (4, 4), "1.weight": (4,)}), stored({"0.scale": (), "1.scale": (4,)})
+    assert paired(ours, theirs) == ({"1.weight": ("1.scale", "convention")}, [])
+
+
 def test_counting_from_zero_is_not_taken_for_counting_from_one():
     ours = stored(["conv1.weight", "conv2.weight", "conv3.weight"])
     assert paired(ours, stored(["Conv_0.kernel", "Conv_1.kernel", "Conv_2.kernel"]))[0] == {}

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def text_of(result_of, found, **style):
     return console.render(result_of(targets=(), checkpoint_diff=found), Style(**style))
 
 
+def of_keras(found: CheckpointDiff) -> CheckpointDiff:
+    return replace(found, candidate=replace(found.candidate, framework="tensorflow"))
+
+
+TURNED = pair("t", "permuted", verdict="identical")
 OPTIMIZER = Entry("0.exp_avg", "float32", (4,), (), "optimizer", ("optimizer",))
 
 
@@ -54,19 +60,14 @@ OPTIMIZER = Entry("0.exp_avg", "float32", (4,), (), "optimizer", ("optimizer",))
             "1 of 3 weights agree to the last bit: 1 missing, 1 extra.",
         ),
         (
-            diff(
-                pair("w", "equal"),
-                pair("v", "permuted", verdict="identical"),
-                pair("u", "reshaped", verdict="identical"),
-            ),
+            of_keras(diff(pair("w", "equal"), TURNED, pair("u", "reshaped", verdict="identical"))),
             "All 3 weights agree to the last bit, 1 of them permuted and 1 of them reshaped.",
         ),
         (
-            diff(
-                pair("w", "permuted", verdict="identical"), pair("v", "permuted", verdict="drift"), pair("u", "missing")
-            ),
+            of_keras(diff(TURNED, pair("v", "permuted", verdict="drift"), pair("u", "missing"))),
             "1 of 3 weights agree to the last bit, 1 of them permuted: 1 missing, 1 permuted.",
         ),
+        (diff(TURNED, pair("w", "equal")), "1 of 2 weights agree to the last bit: 1 permuted."),
         (diff(pair("w", "permuted", note="suspected")), "0 of 1 weight agree: 1 permuted."),
         (diff(pair("w", "different", verdict="drift")), "0 of 1 weight agree: 1 different."),
         (diff(pair("w", "extra"), pair("v", "extra")), "Only the candidate has 2 weights."),

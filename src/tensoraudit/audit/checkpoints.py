@@ -125,6 +125,8 @@ DIFFERENCES: Final = {
     "cast": "{count} {are} stored in a narrower dtype: {names}.",
     "rounded": "{count} {have} values that differ by rounding: {names}.",
     "permuted": "{count} {have} the axes in another order: {names}.",
+    "turned": "{count} {have} the axes in another order, on both sides of one framework: {names}.",
+    "tied": "{count} {are} stored under another of the names that share the same bytes: {names}.",
     "extra": "{count} of the candidate {are} not in the reference: {names}.",
     "unread": "the values of {count} could not be read: {names}.",
 }
@@ -140,8 +142,9 @@ def _differences(diff: CheckpointDiff) -> Iterator[Observation]:
     # What lacks the state of an optimiser is weights alone, which `optimizer_missing` says in one row.
     entries = (*diff.reference.entries, *diff.candidate.entries)
     training = {entry.full_name for entry in entries if entry.group not in WEIGHTS}
+    arrived = _arrived(diff)
     for pair in diff.pairs:
-        kind = _kind(pair, across=across)
+        kind = "tied" if (pair.reference or pair.candidate) in arrived else _kind(pair, diff, across=across)
         if kind in kinds and not (kind in {"missing", "extra"} and (pair.reference or pair.candidate) in training):
             kinds[kind].append(pair)
     for kind, pairs in kinds.items():
@@ -153,12 +156,27 @@ def _differences(diff: CheckpointDiff) -> Iterator[Observation]:
             yield Observation(kind, "checkpoint", len(pairs), message)
 
 
+def _arrived(diff: CheckpointDiff) -> set[str]:
+    """Names without a partner whose bytes have a further name on the same side, and that one has a partner: a tied
+    weight may go by any of its names."""
+    lonely = {pair.reference or pair.candidate for pair in diff.pairs if not (pair.reference and pair.candidate)}
+    found: set[str] = set()
+    for side in (diff.reference, diff.candidate):
+        tied: dict[str, list[str]] = {}
+        for entry in side.entries:
+            tied.setdefault(entry.same_as or entry.full_name, []).append(entry.full_name)
+        for names in tied.values():
+            if len(names) > 1 and not lonely.issuperset(names):
+                found |= lonely.intersection(names)
+    return found
+
+
 WEIGHTS: Final = frozenset({"model", "ema"})
 COUNTERS: Final = ("num_batches_tracked", "seed_generator_state")
 """Ends of names of what one framework stores with its layers and no other knows."""
 
 
-def _kind(pair: PairedTensor, *, across: bool) -> str:
+def _kind(pair: PairedTensor, diff: CheckpointDiff, *, across: bool) -> str:
     """The status; of pairs that differ more exactly, and "" for what is no difference: a cast that loses nothing, and
     `across` frameworks a counter of one of them and a tensor that its values show to be the same in another shape."""
     settled = pair.verdict in ROUNDING
@@ -168,7 +186,7 @@ def _kind(pair: PairedTensor, *, across: bool) -> str:
         return "rounded" if settled else "different" if prod(pair.shapes[0]) == prod(pair.shapes[1]) else "other_shape"
     if (pair.status == "cast" and not _loses(pair)) or (across and pair.status == "reshaped" and settled):
         return ""
-    return pair.status
+    return "turned" if pair.status == "permuted" and diff.one_layout and pair.by != "map" else pair.status
 
 
 def _loses(pair: PairedTensor) -> bool:

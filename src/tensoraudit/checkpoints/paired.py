@@ -14,6 +14,8 @@ Status = Literal[
 ]
 By = Literal["map", "name", "prefix", "convention", "shape", "value", ""]
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+LAYOUTS: Final = frozenset({"pytorch", "tensorflow", "jax"})
+"""Frameworks whose layers keep their weights in a layout of their own."""
 NO_DIGESTS: Final = ("", "")
 
 
@@ -57,3 +59,9 @@ class CheckpointDiff:
     prefixes: tuple[tuple[str, str], ...]
     optimizer: tuple[Observation, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def one_layout(self) -> bool:
+        """Whether a layer's weight has one layout on both sides: they are of one framework, and arrays of NumPy or the
+        nodes of an ONNX graph could be of any."""
+        return self.reference.framework == self.candidate.framework and self.reference.framework in LAYOUTS

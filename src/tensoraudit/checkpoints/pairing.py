@@ -165,6 +165,9 @@ def _by_front(pairing: Pairing, kind: str, words: Callable[[Side, int], Words], 
         found = pairs_without(ours, theirs, *fronts)
         if by == "convention":
             found = without_doubtful(pairing.reference, pairing.candidate, found)
+            found = [
+                (i, j) for i, j in found if _may_be_one(pairing.reference.entries[i], pairing.candidate.entries[j])
+            ]
         if any(fronts) and found and by == "prefix":
             pairing.prefixes[_joined(fronts[0]), _joined(fronts[1])] = None
         pairing.take(found, by)
@@ -183,6 +186,12 @@ def without_doubtful(ours: Side, theirs: Side, found: Sequence[tuple[int, int]])
         if ours.words(i)[:-1] == theirs.words(j)[:-1]
         or firsts[0].get(_family(ours, i)) == firsts[1].get(_family(theirs, j))
     ]
+
+
+def _may_be_one(one: Entry, other: Entry) -> bool:
+    """What only a convention makes equal has as many elements or as many axes: the `scale` of a quantised layer, a
+    single number, is no kernel, though that of a normalisation is its `weight`."""
+    return one.numel == other.numel or len(one.shape) == len(other.shape)
 
 
 def _first_numbers(side: Side) -> dict[Words, Words]:

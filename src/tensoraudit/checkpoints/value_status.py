@@ -23,6 +23,7 @@ from tensoraudit.checkpoints.header_status import (
     padded_axis,
     permutation_by_axes,
 )
+from tensoraudit.checkpoints.likely_order import likely_order
 from tensoraudit.checkpoints.paired import PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrower
 from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
@@ -214,12 +215,29 @@ class _Settling:
 
     def _different(self) -> PairedTensor:
         note = self._folded()
+        if not note and (turned := self._nearly_turned()) is not None:
+            return turned
         if self._plain is not None and self._plain.distance is not None:
             return self._result("different", self._plain, _joined(note, self._plain.distance.reason))
         note = _joined(self._pair.note, note)
         return self._pair._replace(
             status="different", verdict=str(Verdict.BREAK), digests=self._own_digests(), note=note
         )
+
+    def _nearly_turned(self) -> PairedTensor | None:
+        """What differs after another order of axes, in which most elements agree."""
+        as_it_is = tuple(range(len(self._a.shape)))
+        orders = list(fitting_orders(self._a.shape, self._b.shape))
+        if not orders:
+            return None
+        views = self._view(0), self._view(1)
+        order = likely_order(views, self._types, [as_it_is, *orders] if self._a.shape == self._b.shape else orders)
+        if order is None or order == as_it_is:
+            return None
+        outcome = self._compared(views[0], views[1].transpose(inverse(order)))
+        reason = outcome.distance.reason if outcome.distance else ""
+        note = _joined(f"with its axes in the order {list(order)}", reason)
+        return self._result("different", outcome, note)._replace(permutation=order)
 
     def _folded(self) -> str:
         """Say so where each output channel is the reference's times a factor of its own."""

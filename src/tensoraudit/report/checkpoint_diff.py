@@ -62,7 +62,8 @@ def sentence(diff: CheckpointDiff) -> str:
     training = {entry.full_name for entry in entries if entry.group not in WEIGHTS}
     of_model = [pair for pair in diff.pairs if (pair.reference or pair.candidate) not in training]
     of_training = [pair for pair in diff.pairs if (pair.reference or pair.candidate) in training]
-    parts = [_agreement(of_model, "weight"), _agreement(of_training, "tensor beside the weights")]
+    nouns = (of_model, "weight"), (of_training, "tensor beside the weights")
+    parts = [_agreement(pairs, noun, turned=diff.one_layout) for pairs, noun in nouns]
     told = "; ".join(filter(None, parts)) or "neither checkpoint holds a tensor"
     return f"{told[0].upper()}{told[1:]}."
 
@@ -70,12 +71,12 @@ def sentence(diff: CheckpointDiff) -> str:
 WEIGHTS: Final = frozenset({"model", "ema"})
 
 
-def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
+def _agreement(pairs: Sequence[PairedTensor], noun: str, *, turned: bool) -> str:
     """`all 104 weights agree by header`, `50 of 52 weights agree to the last bit, 8 of them permuted: 2 missing`."""
     if not pairs:
         return ""
     counts: Counter[str] = Counter(pair.status for pair in pairs)
-    arranged: Counter[str] = Counter(pair.status for pair in pairs if _only_arranged(pair))
+    arranged: Counter[str] = Counter(pair.status for pair in pairs if not turned and _only_arranged(pair))
     alike = sum(counts[status] for status in ALIKE) + arranged.total()
     read = any(pair.status == "equal" or pair.verdict or any(pair.digests) for pair in pairs)
     how = "to the last bit" if read else "by header, values were not compared"
@@ -96,7 +97,8 @@ def _agreement(pairs: Sequence[PairedTensor], noun: str) -> str:
 
 
 def _only_arranged(pair: PairedTensor) -> bool:
-    """Whether the candidate has the same numbers in another shape or order of axes: what a port has to do."""
+    """Whether the candidate has the same numbers in another shape or order of axes: what a port to another framework
+    has to do."""
     return pair.status in {"reshaped", "permuted"} and pair.verdict == "identical"
 
 

@@ -28,8 +28,8 @@ _TO_FIRST: Final[Mapping[int, tuple[int, ...]]] = {2: (1, 0), 3: (2, 1, 0), 4: (
 
 
 def observe_diff(diff: CheckpointDiff) -> Iterator[Observation]:
-    """Yield `layout_not_carried`, `reshaped_kernel` and `flatten_order`; the value is "values" where the bytes say so,
-    "headers" where only the shapes do."""
+    """Yield `layout_not_carried`, `reshaped_kernel`, `kernel_axes_swapped` and `flatten_order`; the value is "values"
+    where the bytes say so, "headers" where only the shapes do."""
     order = _order(diff.reference, diff.candidate)
     if order is None:
         return
@@ -42,6 +42,7 @@ def observe_diff(diff: CheckpointDiff) -> Iterator[Observation]:
         rank = len(pair.shapes[0])
         if rank in order and len(pair.shapes[1]) == rank and _is_kernel(pair, known):
             yield from _compared(pair, _axes(pair, order[rank]), flattened)
+            yield from _swapped(pair, torch_first=torch is diff.reference)
 
 
 def _order(reference: StoredCheckpoint, candidate: StoredCheckpoint) -> Mapping[int, tuple[int, ...]] | None:
@@ -88,6 +89,23 @@ def _compared(pair: PairedTensor, order: Sequence[int], flattened: Mapping[str, 
             "is in the order channels, height, width there and height, width, channels here, unless the model turns it."
         )
         yield Observation("flatten_order", pair.candidate, channels, told)
+
+
+def _swapped(pair: PairedTensor, *, torch_first: bool) -> Iterator[Observation]:
+    """A kernel may have its channels in either order (transposed convolutions do), its window only in one: `k.T`
+    puts height where width was."""
+    rank = len(pair.shapes[0])
+    if pair.status != "permuted" or not all(pair.digests) or not pair.permutation:
+        return
+    first, last = range(2, rank), range(rank - 2)
+    window, places = (first, last) if torch_first else (last, first)
+    moved = [pair.permutation[place] for place in places if pair.shapes[1][place] != 1]
+    if moved != [axis for axis in window if pair.shapes[0][axis] != 1]:
+        told = (
+            f"{pair.reference} {list(pair.shapes[0])} and {pair.candidate} {list(pair.shapes[1])} agree with the axes "
+            f"in the order {list(pair.permutation)}, which does not keep the order of the window's own."
+        )
+        yield Observation("kernel_axes_swapped", pair.candidate, "values", told)
 
 
 def _is_reshaped(pair: PairedTensor) -> bool:
