@@ -1,6 +1,7 @@
 """Kernels that stayed in the other framework's layout: moved by numpy here, with digests by hashlib."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,15 @@ def test_a_kernel_that_was_reshaped():
     assert seen(pair("reshaped", CONV, CONV.reshape(8, 75), values=False)) == []
     point = numbers(8, 1, 1, 1)
     assert seen(pair("reshaped", point, point.reshape(1, 1, 1, 8))) == []
+
+
+def test_a_kernel_whose_variable_alone_has_the_name():
+    """A SavedModel numbers its variables; the object graph keeps what they are called."""
+    entry = Entry("variables/0", "float32", CONV.shape, (), alias="sequential/conv1/kernel")
+    sides = stored("pytorch"), replace(stored("tensorflow"), entries=(entry,))
+    each = pair("equal", CONV, CONV, ("conv1.weight", "variables/0"))
+    (found,) = layout.observe_diff(CheckpointDiff(*sides, (each,), (), ()))
+    assert (found.kind, found.subject) == ("layout_not_carried", "variables/0")
 
 
 @pytest.mark.parametrize("order", [(3, 2, 1, 0), (2, 3, 1, 0), (2, 3, 0, 1), (3, 2, 0, 1)])

@@ -7,7 +7,7 @@ Only frameworks whose conventions differ are compared: PyTorch keeps `weight` as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -37,10 +37,14 @@ def observe_diff(diff: CheckpointDiff) -> Iterator[Observation]:
     if torch.framework != "pytorch":
         torch, last = last, torch
     flattened = _behind_flatten(torch)
-    known = {entry.full_name: entry.axes for entry in last.entries if entry.axes}
+    kernels = {
+        entry.full_name
+        for entry in last.entries
+        if entry.axes.endswith("IO") or (entry.alias and place_of(entry.alias)[1] in _KERNELS)
+    }
     for pair in diff.pairs:
         rank = len(pair.shapes[0])
-        if rank in order and len(pair.shapes[1]) == rank and _is_kernel(pair, known):
+        if rank in order and len(pair.shapes[1]) == rank and _is_kernel(pair, kernels):
             yield from _compared(pair, _axes(pair, order[rank]), flattened)
             yield from _swapped(pair, torch_first=torch is diff.reference)
 
@@ -51,13 +55,12 @@ def _order(reference: StoredCheckpoint, candidate: StoredCheckpoint) -> Mapping[
     return _TO_FIRST if reference.framework in _LAST and candidate.framework == "pytorch" else None
 
 
-def _is_kernel(pair: PairedTensor, known: Mapping[str, str]) -> bool:
-    """Tell whether one side is a `weight` and the other a kernel: by its name, or by its axes where they are known."""
+def _is_kernel(pair: PairedTensor, kernels: Set[str]) -> bool:
+    """Tell whether one side is a `weight` and the other a kernel: by its name, or by what else is known of it, its axes
+    or the name that its variable has where the format numbers them."""
     names = pair.reference, pair.candidate
     kinds = {place_of(name)[1] for name in names}
-    return "weight" in kinds and (
-        not kinds.isdisjoint(_KERNELS) or any(known.get(name, "").endswith("IO") for name in names)
-    )
+    return "weight" in kinds and not (kinds.isdisjoint(_KERNELS) and kernels.isdisjoint(names))
 
 
 def _axes(pair: PairedTensor, order: Sequence[int]) -> Sequence[int]:
