@@ -431,3 +431,22 @@ def test_suppression_without_a_limit_selects_nothing(count, rows, tmp_path):
     path = saved(graph_model([node], *ends, tensors), tmp_path / "m.onnx")
     assert run(path, boxes, scores)[0].shape == (rows, 3)
     assert states("ONX-040", *read_onnx(path), RUNTIME) == ["certain"] * (count == 2)
+
+
+def test_an_encoder_leaves_padded_places_at_zero_and_its_export_does_not(tmp_path):
+    """ONX-022: the nested tensor of PyTorch's fast path has no padded places; kept ones agree."""
+    x, padded = torch.randn(2, 5, 16), torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]], dtype=torch.bool)
+
+    def off(nested):
+        torch.manual_seed(1)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
+        path = exported(encoder, (x, None, padded), tmp_path / f"{nested}.onnx", dynamo=True)
+        with torch.no_grad():
+            reference = encoder(x, None, padded)
+        gap = np.abs(run(path, x.numpy(), padded.numpy())[0] - reference.numpy()).max(axis=-1)
+        return reference.numpy()[padded.numpy()], gap[padded.numpy()].max(), gap[~padded.numpy()].max()
+
+    at_padding, there, elsewhere = off(nested=True)
+    assert not at_padding.any() and there > 0.5 and elsewhere < 1e-5
+    assert max(off(nested=False)[1:]) < 1e-5
