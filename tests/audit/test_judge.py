@@ -57,6 +57,33 @@ def judged(reference, candidate):
     return judge(made.add(candidates=(shipped,), reference_runs={"s0": reference}, candidate_runs=runs))
 
 
+SAMPLES = Sample("s0", {}, "user"), Sample("edge-large", {}, "edge")
+SCORES, SATURATED = np.float32([[0.9, 0.5, 0.1]]), np.ones((1, 3), np.float32)
+PLACES, OTHERS = np.array([[4, 7, 2]]), np.array([[1, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("ordinary", "edge", "verdicts", "at_edge", "noted"),
+    [
+        (PLACES, OTHERS, {"identical"}, "unverified", True),
+        (OTHERS, OTHERS, {"break"}, "unverified", False),
+        (PLACES, -OTHERS, {"identical", "break"}, "break", False),
+    ],
+)
+def test_edge_inputs_that_tell_nothing_take_nothing_from_the_others(ordinary, edge, verdicts, at_edge, noted):
+    """All scores are 1 there: which of them are the first three is anybody's choice, though no place is below 0."""
+    ours = {"s0": run({"v": SCORES, "i": PLACES}), "edge-large": run({"v": SATURATED, "i": PLACES})}
+    theirs = {"s0": run({"v": SCORES, "i": ordinary}), "edge-large": run({"v": SATURATED, "i": edge})}
+    made = Audit(Options(target=("jax",)), lambda text: None, pool=Arrays(), samples=SAMPLES)
+    shipped = Candidate("route", "jax", {}, "jax", ships=True)
+    after = judge(made.add(candidates=(shipped,), reference_runs=ours, candidate_runs={"route/cpu": theirs}))
+    measured = {row.value for row in after.measurements if (row.metric, row.subject) == ("output.verdict", "i")}
+    assert measured == verdicts
+    (row,) = [row for row in after.equivalence if (row.inputs, row.tensor) == ("edge-large", "i")]
+    assert row.verdict == at_edge
+    assert any("edge-large tells nothing of output i" in note for note in after.notes) is noted
+
+
 def told(audit, metric):
     return [row.value for row in audit.measurements if row.metric == metric]
 
@@ -109,3 +136,40 @@ def test_an_output_that_drifts_and_breaks_at_another_size_breaks():
         runs = {"route/cpu": {"s0": run({"y": first}), "s1": run({"y": turned})}}
         audit = judge(made.add(candidates=(shipped,), reference_runs=reference, candidate_runs=runs))
         assert told(audit, "output.verdict") == [verdict]
+
+
+def level_of(reference, disable, other):
+    shipped = Candidate("file", "onnxruntime", {}, "onnx", ships=True)
+    made = Audit(Options(), lambda text: None, pool=Arrays(), samples=(Sample("s0", {}, "user"),))
+    runs = {"file/level:disable": {"s0": run({"y": disable})}, "file/level:all": {"s0": run({"y": other})}}
+    audit = judge(made.add(candidates=(shipped,), reference_runs={"s0": reference}, candidate_runs=runs))
+    (level,) = [row for row in audit.measurements if row.metric == "levels.verdict"]
+    return level.value
+
+
+def test_levels_that_write_a_complex_output_in_pairs_have_the_floor_of_the_reference():
+    """The reference lies 4e-3 from its oracle in one part: a quarter of that is noise, ten times as much is not."""
+    exact = np.array([[0.5 + 1.5j, 1.25 - 2j]])
+    own = run({"y": (exact + 4e-3).astype(np.complex64)}, oracle={"y": {"array": exact}})
+    plain = np.float32([[[0.504, 1.5], [1.254, -2.0]]])
+    moved = np.float32([[[0.001, 0.0], [0.0, 0.0]]])
+    assert level_of(own, plain, plain) == "identical"
+    assert level_of(own, plain, plain + moved) == "noise"
+    assert level_of(own, plain, plain + 40 * moved) in {"drift", "break"}
+
+
+def test_levels_of_complex_numbers_are_unverified():
+    numbers = np.array([0.5 + 1.5j], np.complex64)
+    assert level_of(run({"y": numbers}), numbers, numbers) == "unverified"
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_an_output_beside_a_complex_one_is_compared_all_the_same(pairs):
+    numbers = np.array([[0.5 + 1.5j, 2j]], np.complex64)
+    own, real = {"a": numbers, "b": np.float32([[1.0, -2.0]])}, np.float32([[[0.5, 1.5], [0.0, 2.0]]])
+    exact = {"a": {"array": numbers.astype(np.complex128)}, "b": {"array": np.float64([[1.0, -2.0]])}}
+    reference = run(own, oracle=exact, perturbed=({name: {"array": array} for name, array in own.items()},))
+    other = {"y0": real if pairs else numbers, "y1": np.float32([[1.0, 2.0]])}
+    rows = {row.tensor: row for row in judged(reference, run(other)).equivalence}
+    assert {name: row.verdict for name, row in rows.items()} == {"a": "unverified", "b": "break"}
+    assert "output a is complex64" in rows["a"].reason

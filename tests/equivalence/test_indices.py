@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tensoraudit.equivalence.comparison import compare_arrays
 from tensoraudit.equivalence.indices import Scores, check_ties, find_scores, scores_for
+from tensoraudit.equivalence.verdict import Verdict
 
 RNG = np.random.default_rng(3)
 SCORES = RNG.standard_normal((4, 6, 5)).astype(np.float32)
@@ -67,7 +71,8 @@ def test_with_values_only_an_index_from_outside_must_tie_with_the_last_place() -
     values = Scores("v", "values", np.array([[9.0, 5.0, 5.0]]), axis=1, kept=True)
     reference = np.array([[10, 20, 30]])
     assert check_ties(values, reference, np.array([[10, 30, 20]]), tie=0.1).untied == 0
-    assert check_ties(values, reference, np.array([[10, 20, 77]]), tie=0.1).untied == 0
+    outsider = check_ties(values, reference, np.array([[10, 20, 77]]), tie=0.1)
+    assert (outsider.untied, outsider.open, outsider.shown) == (0, 1, False)
     assert check_ties(values, reference, np.array([[77, 20, 30]]), tie=0.1).untied == 1
     assert check_ties(values, reference, np.array([[20, 10, 30]]), tie=0.1).untied == 2
 
@@ -86,3 +91,72 @@ def test_many_indices_are_checked_at_once() -> None:
     check = check_ties(scores, reference, candidate, tie=0.0)
     assert check.differing == int((reference != candidate).sum()) > 1000
     assert check.untied == 0
+
+
+def _verdicts(values: object, reference: object, candidate: object, **known: object) -> tuple[Verdict, str]:
+    left = {"v": np.asarray(values, np.float32), "n": np.asarray(reference)}
+    right = {"v": left["v"].copy(), "n": np.asarray(candidate)}
+    found = compare_arrays(left, right, **known).outputs[1]  # type: ignore[arg-type]
+    return found.verdict, found.reason
+
+
+@pytest.mark.parametrize(
+    ("values", "reference", "candidate"),
+    [
+        ([[0.9, 0.5, 0.1]], [[4, 7, 2]], [[4, 7, 999]]),
+        ([0.0, 1.0, 2.0], [10, 20, 30], [10, 20, 3_000_000]),
+        ([9.0, 5.0, 5.0], [10, 20, 30], [77, 20, 30]),
+        ([9.0, 5.0, 5.0], [10, 20, 30], [10, 30, 30]),
+        ([-2.0, -1.5, 0.5], [-3, -2, 0], [-2, -1, 0]),
+    ],
+)
+def test_a_wrong_integer_beside_sorted_values_is_a_break_and_no_index(values, reference, candidate) -> None:
+    verdict, reason = _verdicts(values, reference, candidate)
+    assert verdict is Verdict.BREAK
+    assert "indices" not in reason and "inf" not in reason
+
+
+@pytest.mark.parametrize(
+    ("values", "reference", "candidate"),
+    [
+        ([0.0, 0.0, 0.0], [10, 20, 30], [1, 2, 3]),
+        ([0.0, 0.0, 0.0], [10, 20, 30], [30, 20, 10]),
+        ([9.0, 5.0, 5.0], [10, 20, 30], [10, 20, 77]),
+        ([0.0, 0.0, 0.0], 0, 1),  # any number fits the argmax of scores that all tie
+    ],
+)
+def test_ties_that_no_output_shows_are_no_pass_and_no_break(values, reference, candidate) -> None:
+    assert _verdicts(values, reference, candidate)[0] is Verdict.UNVERIFIED
+
+
+def test_the_references_own_integers_show_a_tie_at_the_end_of_a_list() -> None:
+    values, reference, candidate = [9.0, 5.0, 4.0], [10, 20, 30], [10, 20, 77]
+    assert _verdicts(values, reference, candidate)[0] is Verdict.BREAK
+    moved = {"n": np.array([10, 20, 77])}
+    assert _verdicts(values, reference, candidate, perturbed=[moved])[0] is Verdict.UNVERIFIED
+    assert _verdicts(values, reference, candidate, oracle=moved)[0] is Verdict.UNVERIFIED
+    elsewhere = {"n": np.array([20, 10, 30])}
+    assert _verdicts(values, reference, candidate, perturbed=[elsewhere])[0] is Verdict.BREAK
+
+
+def _swaps_ties_only(values: list[int], reference: list[int], candidate: list[int]) -> bool:
+    """The same by a list of pairs: each index has, on both sides, the same value beside it."""
+    return sorted(zip(values, reference, strict=True)) == sorted(zip(values, candidate, strict=True))
+
+
+@given(
+    values=st.lists(st.integers(0, 3), min_size=2, max_size=5).map(lambda v: sorted(v, reverse=True)),
+    reference=st.permutations(range(8)),
+    candidate=st.lists(st.integers(-2, 9), min_size=5, max_size=5) | st.permutations(range(8)),
+)
+def test_only_swaps_within_ties_ever_pass(values: list[int], reference: list[int], candidate: list[int]) -> None:
+    ours, theirs = reference[: len(values)], candidate[: len(values)]
+    if _verdicts(values, ours, theirs)[0].passes:
+        assert _swaps_ties_only(values, ours, theirs)
+
+
+@given(scores=st.lists(st.integers(0, 2), min_size=3, max_size=6), candidate=st.integers(-2, 8))
+def test_only_an_argument_with_the_same_score_ever_passes(scores: list[int], candidate: int) -> None:
+    best = scores.index(max(scores))
+    if _verdicts(scores, best, candidate)[0].passes:
+        assert 0 <= candidate < len(scores) and scores[candidate] == scores[best]

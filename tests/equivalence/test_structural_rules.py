@@ -57,7 +57,8 @@ TOP3 = np.argsort(-LOGITS, axis=1, kind="stable")[:, :3]
 TOP3_VALUES = np.take_along_axis(LOGITS, TOP3, axis=1)
 TIED = TIES.argmax(axis=1)
 TIED_TOP2 = np.argsort(-TIES, axis=1, kind="stable")[:, :2]
-TIED_VALUES = np.take_along_axis(TIES, TIED_TOP2, axis=1)
+TIED_TOP3 = np.argsort(-TIES, axis=1, kind="stable")[:, :3]
+TIED_VALUES = np.take_along_axis(TIES, TIED_TOP3, axis=1)
 CLEAN = sides(LOGITS, NOISE)
 
 FAULTS = (
@@ -265,7 +266,7 @@ FAULTS = (
         10,
         "top-k indices off by one beside right values",
         sides({"v": TOP3_VALUES, "i": TOP3}, {"v": TOP3_VALUES, "i": TOP3 + 1}),
-        sides({"v": TIED_VALUES, "i": TIED_TOP2}, {"v": TIED_VALUES, "i": TIED_TOP2[:, ::-1].copy()}),
+        sides({"v": TIED_VALUES, "i": TIED_TOP3}, {"v": TIED_VALUES, "i": TIED_TOP3[:, [1, 0, 2]]}),
     ),
     Planted(
         10,

@@ -40,6 +40,7 @@ FAILURES = [
     ("CustomOperator", "torchscript", "translate", "tensoraudit_tests::triple", "the custom operator", CUSTOM),
     ("SingularValues", "dynamo", "translate", "aten._linalg_svd.default", "for aten._linalg_svd", OTHER),
     ("SingularValues", "torchscript", "translate", "aten::linalg_svd", "for aten::linalg_svd at opset", OTHER),
+    ("StableSort", "dynamo", "translate", "aten.sort.stable", "no ONNX translation for aten.sort.stable", OTHER),
     ("Eigenvalues", "dynamo", "translate", "aten.linalg_eig.default", "for aten.linalg_eig", OTHER),
     ("Fourier", "torchscript", "translate", "aten::fft_fft", "works on complex numbers", "dynamo route"),
     ("Histogram", "dynamo", "translate", "aten.histc.default", "aten_histc with min == max", "simpler ones"),

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tensoraudit.audit.complex_parts import parts_of
 from tensoraudit.audit.execute import LEVELS
 from tensoraudit.audit.layouts import as_reference, output_pairs
 from tensoraudit.audit.modes import mode_notes
 from tensoraudit.audit.probing import logical_dtypes, open_arrays
 from tensoraudit.audit.state import Audit, Candidate, Run, Sample
-from tensoraudit.equivalence.comparison import Comparison, compare_arrays, unverified
+from tensoraudit.equivalence.comparison import Comparison, compare_arrays
 from tensoraudit.equivalence.pairing import pair_outputs
 from tensoraudit.equivalence.tensor import TensorComparison, repeats
 from tensoraudit.equivalence.verdict import Verdict
 from tensoraudit.facts import Measurement
 from tensoraudit.findings.result import Equivalence
 from tensoraudit.probes.outcome import lacks_memory
+
+Worst = dict[str, tuple[Sample, TensorComparison]]
+"""Outputs by name, each as on the input set on which it came out worst."""
 
 
 def judge(audit: Audit) -> Audit:
@@ -78,6 +83,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
         return audit
     stable = _stable(audit, runs.values())
     return audit.add(
+        notes=tuple(_edges_left_open([(samples[name], c) for name, c in compared.items()])),
         measurements=(
             *(row for name, run in failed.items() for row in _failure(candidate, samples[name], run)),
             *(
@@ -87,7 +93,7 @@ def _judge_runs(audit: Audit, candidate: Candidate, device: str, runs: Mapping[s
             ),
             *_output_measurements(audit, candidate, [(samples[n], c) for n, c in compared.items()]),
             *(_determinism("candidate.deterministic", word, candidate) for word in stable),
-        )
+        ),
     )
 
 
@@ -98,21 +104,60 @@ def compare_runs(audit: Audit, reference: Run, candidate: Run, of: Candidate | N
     pool = audit.pool
     outputs = open_arrays(pool, reference.outputs) or {}
     others = as_reference(pool, of, candidate.outputs)
-    for name, array in (*outputs.items(), *others.items()):
-        if array.dtype.kind not in "biuf":
-            return unverified(outputs, f"output {name} is {array.dtype}, which cannot be compared yet")
-    return compare_arrays(
-        outputs,
-        others,
-        oracle=open_arrays(pool, reference.oracle),
+    pairs = output_pairs(of, outputs)
+    reasons, hidden = _unmeasured(outputs, others, pairs)
+    measured, theirs = _without(outputs, reasons), _without(others, hidden)
+    if reasons and not measured and not theirs:
+        return Comparison(_unverified(reasons))
+    found = compare_arrays(
+        measured,
+        theirs,
+        oracle=_without(open_arrays(pool, reference.oracle), reasons),
         tolerance=audit.options.tolerance,
-        perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(pool, draw)) is not None],
-        reference_repeat=open_arrays(pool, reference.repeat) or None,
-        candidate_repeat=as_reference(pool, of, candidate.repeat) or None,
+        perturbed=[_without(open_arrays(pool, draw), reasons) for draw in reference.perturbed if draw is not None],
+        reference_repeat=_without(open_arrays(pool, reference.repeat), reasons) or None,
+        candidate_repeat=_without(as_reference(pool, of, candidate.repeat), hidden) or None,
         reference_dtypes=logical_dtypes(reference.outputs),
         candidate_dtypes=logical_dtypes(candidate.outputs),
-        pairs=output_pairs(of, outputs),
+        pairs=pairs,
     )
+    return replace(found, outputs=(*found.outputs, *_unverified(reasons)))
+
+
+def _without(arrays: Mapping[str, Any] | None, names: Collection[str]) -> dict[str, Any]:
+    return {name: array for name, array in (arrays or {}).items() if name not in names}
+
+
+def _unverified(reasons: Mapping[str, str]) -> tuple[TensorComparison, ...]:
+    return tuple(TensorComparison(name, name, Verdict.UNVERIFIED, reason) for name, reason in reasons.items())
+
+
+def _unmeasured(
+    outputs: Mapping[str, Any], others: Mapping[str, Any], known: Mapping[str, str]
+) -> tuple[dict[str, str], set[str]]:
+    """Why outputs cannot be compared, by name, and the candidate's names for them: complex numbers have no measure here
+    yet. What else there is, is compared."""
+    if not any(map(_is_odd, (*outputs.values(), *others.values()))):
+        return {}, set()
+    own, theirs = ({name: parts_of(array) for name, array in side.items()} for side in (outputs, others))
+    paired = {pair.reference: pair.candidate for pair in pair_outputs(own, theirs, known).pairs}
+    reasons = {
+        name: _reason(name, *(each for each in (array, others.get(paired.get(name, ""))) if each is not None))
+        for name, array in outputs.items()
+    }
+    reasons = {name: reason for name, reason in reasons.items() if reason}
+    hidden = {paired[name] for name in reasons if name in paired}
+    extra = {name: _reason(name, array) for name, array in others.items() if _is_odd(array) and name not in hidden}
+    return {**reasons, **extra}, hidden | extra.keys()
+
+
+def _is_odd(array: Any) -> bool:
+    return array.dtype.kind not in "biuf"
+
+
+def _reason(name: str, *arrays: Any) -> str:
+    odd = next((array for array in arrays if _is_odd(array)), None)
+    return "" if odd is None else f"output {name} is {odd.dtype}, which cannot be compared yet"
 
 
 def _rows(audit: Audit, candidate: Candidate, label: str, sample: str, comparison: Comparison) -> Iterator[Equivalence]:
@@ -172,16 +217,16 @@ def _output_measurements(
     """One set of measurements per output: those of the input set on which it came out worst.
 
     Edge inputs speak for themselves, and only where they come out worse than every ordinary one: a fault that only they
-    show is another fault. Other sizes have measurements of their own; they count here where the output is wrong at the
-    first size already, for then it is one fault, as bad as it gets.
+    show is another fault. One that cannot be judged (places of a saturated top-k) takes nothing from what ordinary ones
+    showed; its row and a note say so. Other sizes have measurements of their own; they count here where the output is
+    wrong at the first size already, for then it is one fault, as bad as it gets.
     """
-    ordinary = _worst((sample, c) for sample, c in compared if sample.kind not in {"edge", "size"})
+    ordinary, edges = _ordinary_and_edges(compared)
     sizes = _worst((sample, c) for sample, c in compared if sample.kind == "size")
     for name, (_, output) in list(ordinary.items()):
         if output.verdict == Verdict.DRIFT and name in sizes and sizes[name][1].verdict == Verdict.BREAK:
             ordinary[name] = sizes[name]
-    edges = _worst((sample, c) for sample, c in compared if sample.kind == "edge")
-    worse = {n: e for n, e in edges.items() if n not in ordinary or e[1].verdict.rank > ordinary[n][1].verdict.rank}
+    worse = {n: e for n, e in edges.items() if n not in ordinary or _is_worse(e[1].verdict, ordinary[n][1].verdict)}
     for name, (sample, output) in (*ordinary.items(), *worse.items()):
         nans = _count_nans(audit, candidate, sample.name, output)
         for metric, value in _quantities(sample, output, nans).items():
@@ -189,8 +234,25 @@ def _output_measurements(
                 yield _measure(metric, name, value, candidate, f"{sample.name}: {output.reason}")
 
 
-def _worst(compared: Iterable[tuple[Sample, Comparison]]) -> dict[str, tuple[Sample, TensorComparison]]:
-    worst: dict[str, tuple[Sample, TensorComparison]] = {}
+def _ordinary_and_edges(compared: Sequence[tuple[Sample, Comparison]]) -> tuple[Worst, Worst]:
+    ordinary = _worst((sample, c) for sample, c in compared if sample.kind not in {"edge", "size"})
+    return ordinary, _worst((sample, c) for sample, c in compared if sample.kind == "edge")
+
+
+def _edges_left_open(compared: Sequence[tuple[Sample, Comparison]]) -> Iterator[str]:
+    """Say what edge inputs could not show of outputs that pass on all others."""
+    ordinary, edges = _ordinary_and_edges(compared)
+    for name, (sample, output) in edges.items():
+        if output.verdict == Verdict.UNVERIFIED and name in ordinary and ordinary[name][1].verdict.passes:
+            yield f"{sample.name} tells nothing of output {name}: {output.reason}"
+
+
+def _is_worse(at_edges: Verdict, otherwise: Verdict) -> bool:
+    return at_edges.rank > otherwise.rank and not (at_edges == Verdict.UNVERIFIED and otherwise.passes)
+
+
+def _worst(compared: Iterable[tuple[Sample, Comparison]]) -> Worst:
+    worst: Worst = {}
     for sample, comparison in compared:
         for output in comparison.outputs:
             if output.name not in worst or _badness(output) > _badness(worst[output.name][1]):
@@ -285,15 +347,31 @@ def _compare_level(audit: Audit, candidate: Candidate, base: Run, run: Run) -> V
         return Verdict.UNVERIFIED if base.error and run.error else Verdict.BREAK
     reference = audit.reference_runs[base.sample]
     names = _reference_names(audit, candidate, reference, base)
+    outputs = _renamed(audit, candidate, base.outputs, names)
+    others = _renamed(audit, candidate, run.outputs, names)
+    if any(map(_is_odd, (*outputs.values(), *others.values()))):
+        return Verdict.UNVERIFIED
     comparison = compare_arrays(
-        _renamed(audit, candidate, base.outputs, names),
-        _renamed(audit, candidate, run.outputs, names),
-        oracle=open_arrays(audit.pool, reference.oracle),
-        perturbed=[arrays for draw in reference.perturbed if (arrays := open_arrays(audit.pool, draw)) is not None],
+        outputs,
+        others,
+        oracle=_in_parts(audit, reference.oracle, outputs),
+        perturbed=[arrays for draw in reference.perturbed if (arrays := _in_parts(audit, draw, outputs)) is not None],
         candidate_repeat=_renamed(audit, candidate, run.repeat, names) or None,
         reference_repeat=_renamed(audit, candidate, base.repeat, names) or None,
     )
     return comparison.verdict
+
+
+def _in_parts(audit: Audit, refs: Mapping[str, Any] | None, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The reference's own numbers, by which a floor is measured, as a file writes complex ones: in pairs of real
+    numbers. What fits no output is left out."""
+    assert audit.pool is not None
+    opened = open_arrays(audit.pool, refs)
+    if opened is None:
+        return None
+    pairs = {name: parts_of(array) for name, array in opened.items()}
+    fit = {name for name, array in outputs.items() if name in pairs and array.shape == pairs[name].shape}
+    return {name: array for name, array in pairs.items() if name in fit or opened[name].dtype.kind != "c"}
 
 
 def _reference_names(audit: Audit, candidate: Candidate, reference: Run, run: Run) -> dict[str, str]:

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tensoraudit.equivalence.blocks import Array, largest_magnitude
 from tensoraudit.equivalence.case import Case
 from tensoraudit.equivalence.floor import dtype_floor
-from tensoraudit.equivalence.indices import Scores, check_ties, find_scores, scores_for
+from tensoraudit.equivalence.indices import Scores, TieCheck, check_ties, find_scores, scores_for
 from tensoraudit.equivalence.pairing import Pairing, pair_outputs
 from tensoraudit.equivalence.sides import Sides, read_array, read_side
 from tensoraudit.equivalence.tensor import TensorComparison, compare_tensor, tie_of
@@ -102,7 +104,7 @@ def compare_arrays(
     paired = pair_outputs(sides.reference, sides.candidate, pairs)
     cases = {pair.reference: sides.case(pair, tolerance) for pair in paired.pairs}
     compared = {name: compare_tensor(case) for name, case in cases.items()}
-    second = _SecondLook(sides.reference, cases, compared, index_scores or {})
+    second = _SecondLook(sides, cases, compared, index_scores or {})
     outputs = [second.at(name) for name in cases]
     outputs += [_lonely(name, "missing: the candidate has no such output") for name in paired.missing]
     outputs += [_lonely(name, "extra: the reference has no such output") for name in paired.extra]
@@ -118,13 +120,13 @@ class _SecondLook:
 
     def __init__(
         self,
-        reference: Mapping[str, Array],
+        sides: Sides,
         cases: Mapping[str, Case],
         compared: Mapping[str, TensorComparison],
         given: Mapping[str, Any],
     ) -> None:
-        self._cases, self._compared, self._given = cases, compared, given
-        self._floats = {name: array for name, array in reference.items() if array.dtype.kind == "f"}
+        self._sides, self._cases, self._compared, self._given = sides, cases, compared, given
+        self._floats = {name: array for name, array in sides.reference.items() if array.dtype.kind == "f"}
 
     def at(self, name: str) -> TensorComparison:
         """Return the comparison of one output, judged by ties if it is an index output that differs."""
@@ -133,16 +135,19 @@ class _SecondLook:
             return found
         scores = self._scores(name, case.reference)
         if scores is None:
-            return replace(found, reason=f"{found.reason}; no scores are at hand that could show a tie")
+            return _without_scores(found)
         tie = self._tie(scores)
-        check = check_ties(scores, case.reference, case.candidate, tie)
-        count = f"{check.differing} of {case.reference.size} indices differ"
-        gap = f"(gap {check.largest_gap:.2g}, noise {tie:.2g})"
-        if check.untied:
-            reason = f"{count}, {check.untied} of them where the scores in {scores.name} do not tie {gap}"
-            return replace(found, reason=reason, top1_changes=check.untied)
-        reason = f"{count}, all where the scores in {scores.name} tie within noise {gap}"
-        return replace(found, verdict=Verdict.NOISE, reason=reason, top1_changes=0)
+        check = check_ties(scores, case.reference, case.candidate, tie, self._moved(name, case.reference))
+        return _by_ties(found, scores, check, f"of {case.reference.size}", tie)
+
+    def _moved(self, name: str, reference: Array) -> Array:
+        """Return where the reference's own integers change in double precision or with moved inputs."""
+        runs = [run[name] for run in (self._sides.oracle, *self._sides.perturbed) if name in run]
+        moved = np.zeros(reference.shape, dtype=bool)
+        for run in runs:
+            if run.shape == reference.shape:
+                moved |= run != reference
+        return moved
 
     def _scores(self, name: str, indices: Array) -> Scores | None:
         given = self._given.get(name)
@@ -162,3 +167,23 @@ class _SecondLook:
         dtype = scores.rows.dtype.name if case is None else case.float_dtype
         rounding = dtype_floor(dtype, largest_magnitude(scores.rows))
         return 2.0 * tolerance_for(dtype).noise_limit_without_oracle * rounding
+
+
+def _without_scores(found: TensorComparison) -> TensorComparison:
+    return replace(found, reason=f"{found.reason}; no scores are at hand that could show a tie")
+
+
+def _by_ties(found: TensorComparison, scores: Scores, check: TieCheck, total: str, tie: float) -> TensorComparison:
+    """Judge integers that differ and that fit these scores."""
+    gap = f"(gap {check.largest_gap:.2g}, noise {tie:.2g})"
+    if check.untied and not check.shown:
+        return _without_scores(found)
+    if check.untied:
+        reason = f"{check.differing} {total} indices differ, {check.untied} of them where the scores in {scores.name}"
+        return replace(found, reason=f"{reason} do not tie {gap}", top1_changes=check.untied)
+    if check.open:
+        reason = f"{check.differing} {total} integers differ; if they point into scores behind {scores.name}, these may"
+        reason += f" tie within noise {gap}, but no output shows it: return the scores too"
+        return replace(found, verdict=Verdict.UNVERIFIED, reason=reason)
+    reason = f"{check.differing} {total} indices differ, all where the scores in {scores.name} tie within noise {gap}"
+    return replace(found, verdict=Verdict.NOISE, reason=reason, top1_changes=0)

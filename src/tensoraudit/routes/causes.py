@@ -111,8 +111,8 @@ CAUSES: tuple[Cause, ...] = (
         _OTHER_OPERATORS.replace("{how}", _SYMBOLIC),
     ),
     cause(
-        r"No ONNX function found for <OpOverload\(op='(?P<name>[\w.:]+)'",
-        "the dynamo exporter has no ONNX translation for {name}",
+        r"No ONNX function found for <OpOverload\(op='(?P<name>[\w.:]+)', overload='(?P<overload>\w+)'",
+        "the dynamo exporter has no ONNX translation for {name}.{overload}",
         _OTHER_OPERATORS.replace("{how}", _DYNAMO_TABLE),
     ),
     cause(

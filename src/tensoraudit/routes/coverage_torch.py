@@ -15,6 +15,7 @@ from typing import Any
 
 _OVERLOADED = re.compile(r"(?P<namespace>\w+)\.(?P<name>\w+)\.(?P<overload>\w+)")
 _SCRIPTED = re.compile(r"(?P<namespace>\w+)::(?P<name>\w+)")
+_INPLACE = re.compile(r"^(\w+\.\w*[^\W_])_\.(?=\w+$)")
 _RESOLVED = frozenset((
     *("prim::GetAttr", "prim::CallMethod", "prim::CallFunction", "prim::TupleUnpack", "prim::TupleConstruct"),
     *("prim::ListConstruct", "prim::ListUnpack", "prim::DictConstruct", "prim::Enter", "prim::Exit", "prim::Print"),
@@ -29,29 +30,45 @@ def torch_onnx_dynamo(operators: Sequence[str], opsets: Mapping[str, int]) -> se
     Whether a decomposition ends in operators that are translated shows in the conversion alone. Raises ImportError
     without onnxscript.
     """
-    known, named = _dynamo_tables()
-    return {op for op in operators if op in _RESOLVED or _known(op, known) or set(_dotted(op)) & named}
+    translated, decomposed = _dynamo_tables()
+    return {op for op in operators if op in _RESOLVED or _in_dynamo(op, translated, decomposed)}
+
+
+def _in_dynamo(op: str, translated: set[Any], decomposed: set[Any]) -> bool:
+    """The exporter looks an operator up by its own full name, overload included, and falls back to no other."""
+    plain = _INPLACE.sub(r"\g<1>.", op)  # the program is made functional first
+    if (_names(op) | _names(plain)) & translated:
+        return True
+    found = (*_overloads(op), *_overloads(plain))
+    return any(_key(each) in translated or each in decomposed or _implicit(each) for each in found)
 
 
 @cache
-def _dynamo_tables() -> tuple[set[Any], set[str]]:
-    """What the exporter translates or PyTorch decomposes, and what goes by a name alone. A second to build, and asked
-    for once per target."""
+def _dynamo_tables() -> tuple[set[Any], set[Any]]:
+    """What the exporter translates, by the keys of its registry, and what PyTorch decomposes. A second to build, and
+    asked for once per target."""
     import onnxscript  # noqa: F401 - without it the registry is silently empty
     from torch.onnx._internal.exporter import _decomp, _registration
 
     registry = _registration.ONNXRegistry.from_torchlib()
-    translated = {each for each in _decomp.get_onnx_implemented_overloads(registry) if not isinstance(each, str)}
-    named = {key for key in registry.functions if isinstance(key, str)}
-    table = _decomp.create_onnx_friendly_decomposition_table(translated)
-    return {*translated, *table}, named
+    implemented = {each for each in _decomp.get_onnx_implemented_overloads(registry) if not isinstance(each, str)}
+    return set(registry.functions), set(_decomp.create_onnx_friendly_decomposition_table(implemented))
 
 
-def _dotted(op: str) -> Iterator[str]:
-    """The names that the registry of torchvision and the like uses."""
-    if found := _OVERLOADED.fullmatch(op):
-        yield f"{found['namespace']}::{found['name']}.{found['overload']}"
-        yield f"{found['namespace']}::{found['name']}"
+def _key(target: Any) -> Any:
+    """An operator as a key of the registry: an overload by its name, `aten::sort` or `aten::sort.stable`."""
+    import torch
+
+    return target.name() if isinstance(target, torch._ops.OpOverload) else target
+
+
+def _names(op: str) -> set[str]:
+    """The key of an operator that this PyTorch may not have, such as one of torchvision."""
+    found = _OVERLOADED.fullmatch(op)
+    if found is None:
+        return set()
+    name = f"{found['namespace']}::{found['name']}"
+    return {name if found["overload"] == "default" else f"{name}.{found['overload']}"}
 
 
 def torchax(operators: Sequence[str], opsets: Mapping[str, int]) -> set[str]:
