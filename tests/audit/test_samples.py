@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tensoraudit.audit.prepare import check_names, read_specs, signature
+from tensoraudit.audit.prepare import check_names, read_specs, require_drawable, signature
+from tensoraudit.audit.probing import fetch
 from tensoraudit.audit.samples import (
     base_sizes,
     batch_labels,
@@ -15,6 +16,7 @@ from tensoraudit.audit.samples import (
 from tensoraudit.equivalence.inputs import InputSpec
 from tensoraudit.errors import InputError
 from tensoraudit.facts import Unknown
+from tensoraudit.probes.bfloat16 import bfloat16, is_bfloat16
 
 ARGUMENTS = [{"name": "ids"}, {"name": "mask"}]
 
@@ -122,3 +124,46 @@ def test_sizes_that_strided_networks_accept_come_after_the_primes():
     assert all(size > 1 and all(size % n for n in range(2, size)) for size in shapes[0][2:])
     assert all(size % 32 == 0 for shape in shapes[1:] for size in shape[2:])
     assert all(shape[2] != shape[3] for shape in shapes)
+
+
+def is_narrow(array):
+    """Whether every value is one of bfloat16, and the array says so."""
+    low = np.asarray(array).reshape(-1).view(np.uint32) & np.uint32(0xFFFF)
+    return is_bfloat16(array) and not low.any()
+
+
+def test_every_input_set_of_a_bfloat16_sample_is_bfloat16():
+    user = [{"x": bfloat16(np.random.default_rng(0).standard_normal((3, 5)))}]
+    made = make_samples(user, {"x": {"0": "batch"}}, 0, from_user=True)
+    assert {each.kind for each in made} == {"user", "random", "size", "edge"}
+    assert all(is_narrow(each.arrays["x"]) for each in made)
+    (large,) = [each.arrays["x"] for each in made if each.name == "edge-large"]
+    assert np.abs(large).max() == 9984.0  # the nearest to 10000 in steps of 64
+
+
+def test_a_specification_may_say_bfloat16():
+    (spec,) = read_specs(["serving_default_x:0:bfloat16[batch,4]"])
+    assert spec == InputSpec("serving_default_x:0", "bfloat16", ("batch", 4))
+    (first,) = generated([spec], None, seed=0)
+    assert is_narrow(first[spec.name]) and first[spec.name].shape == (2, 4)
+    fixed = with_values({"x": np.float32([1.00390625 + 2**-20])}, read_specs(["x:bfloat16[1]", "k:bfloat16[]=3.1416"]))
+    assert is_narrow(fixed["x"]) and fixed["x"].tolist() == [1.0078125]
+    assert is_narrow(fixed["k"]) and fixed["k"] == 3.140625
+    with pytest.raises(InputError, match="unknown dtype 'float8'"):
+        read_specs(["x:float8[2]"])
+
+
+def test_inputs_in_other_narrow_dtypes_are_refused_and_not_widened():
+    with pytest.raises(TypeError, match="input x is float8_e4m3fn, in which no inputs are made here"):
+        require_drawable([InputSpec("x", "float8_e4m3fn", (2,))])
+    with pytest.raises(TypeError, match="input x is int4, in which no inputs are made here"):
+        fetch(None, {"x": {"file": "t-1.bin", "dtype": "int8", "shape": [2], "logical": "int4"}})
+
+
+def test_both_parts_of_complex_inputs_vary():
+    user = [{"x": np.array([[1 + 2j, -3 + 0.5j]], np.complex64)}]
+    made = {each.name: each.arrays["x"] for each in make_samples(user, {"x": {"0": "batch"}}, 0, from_user=True)}
+    assert all(array.dtype == np.complex64 and array.shape[1:] == (2,) for array in made.values())
+    assert not np.array_equal(made["random-0"], user[0]["x"]) and made["batch=5"].shape == (5, 2)
+    assert made["edge-negative"].tolist() == [[-1 - 2j, -3 - 0.5j]]
+    assert not made["edge-zeros"].any()

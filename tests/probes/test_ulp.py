@@ -34,3 +34,13 @@ def test_integers_and_masks_stay_and_are_not_named():
 
 def test_an_empty_array():
     assert move(np.zeros((0, 3), np.float32), np.random.default_rng(0)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "up", "down"), [(np.complex64, 2.0**-23, 2.0**-24), (np.complex128, 2.0**-52, 2.0**-53)]
+)
+def test_both_parts_of_a_complex_number_move(dtype, up, down):
+    moved, names = perturb({"z": np.full((8, 8), 1 + 1j, dtype), "mask": np.ones(3, dtype)}, 0)
+    assert names == ["z"] and moved["z"].dtype == dtype and moved["z"].shape == (8, 8)
+    for part in (moved["z"].real, moved["z"].imag):
+        assert set(part.ravel().tolist()) == {1 + up, 1 - down}

@@ -185,7 +185,17 @@ def _run_candidate(audit: Audit, candidate: Candidate, device: str, *, required:
         ),
         measurements=tuple(measured),
         settings={label: result.get("settings", {})},
+        notes=tuple(_real_views(candidate, result)) if device == "cpu" else (),
     )
+
+
+def _real_views(candidate: Candidate, result: Mapping[str, Any]) -> Iterator[str]:
+    names = dict.fromkeys(name for row in result.get("runs", ()) for name in row.get("real_views", ()))
+    if names:
+        yield (
+            f"{', '.join(names)} is complex in the sample, and {candidate.name} takes pairs of real numbers: it got "
+            "the real and the imaginary parts along a further last axis of 2"
+        )
 
 
 def _speaking(outcome: Outcome) -> Outcome:

@@ -70,7 +70,7 @@ def _own_names(names: Sequence[str], ours: Sequence[str]) -> list[str]:
 def _turned(value: Any, order: Sequence[int] | None) -> Any:
     if order is None or not isinstance(value, np.ndarray) or value.ndim != len(order):
         return value
-    return np.ascontiguousarray(value.transpose(tuple(order)))
+    return value.transpose(tuple(order)).copy()  # of the same class: an array in bfloat16 stays one
 
 
 def as_reference(pool: Pool, candidate: Candidate | None, refs: Mapping[str, Any]) -> dict[str, Any]:

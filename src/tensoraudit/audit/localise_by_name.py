@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tensoraudit.audit.complex_parts import is_complex, parts_reference
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.localise_found import Located, local_measurement, reproducer_folder, shown_line
 from tensoraudit.audit.probing import wire
@@ -78,7 +79,7 @@ def _graph_feeds(arrays: Mapping[str, Any], names: Sequence[str]) -> dict[str, A
     """The sample under the graph's own input names: by name where they fit, else by position."""
     if not set(names) <= arrays.keys():
         arrays = dict(zip(names, arrays.values(), strict=False))
-    return {name: ref for name, ref in arrays.items() if "file" in ref}
+    return {name: parts_reference(ref) for name, ref in arrays.items() if "file" in ref}
 
 
 def _taps(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
@@ -112,21 +113,28 @@ def _values_of_all(pool: Pool, candidate: Candidate, inputs: Any, listed: Outcom
 
 def _read_chunk(search: _Search, pairs: Sequence[Pair]) -> Iterator[Tap]:
     reference, values = _reference(search, pairs), _candidate(search, pairs)
-    seen = [pair for pair in pairs if pair.value in values and pair.event in reference]
+    both = [pair for pair in pairs if pair.value in values and pair.event in reference]
+    seen = [pair for pair in both if _comparable(reference[pair.event], values[pair.value])]
     oracle: dict[int, Any] = {}
     for place, pair in enumerate(seen):
         truth = partial(_oracle, search, oracle, seen[place : place + LOOKAHEAD])
         get = search.pool.get
-        search.known[pair.value] = reference[pair.event]
-        yield Tap(pair, partial(get, reference[pair.event]), partial(get, values[pair.value]), truth)
+        own = parts_reference(reference[pair.event])
+        search.known[pair.value] = own
+        yield Tap(pair, partial(get, own), partial(get, values[pair.value]), truth)
     search.pool.discard(list(oracle.values()))
+
+
+def _comparable(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """A complex value stands in a graph as pairs of real numbers, or as something that does not tell."""
+    return not is_complex(ours) or parts_reference(ours)["shape"] == theirs["shape"]
 
 
 def _oracle(search: _Search, known: dict[int, Any], pairs: Sequence[Pair]) -> Any:
     """The double-precision twin of the first pair; asked for only when it looks wrong, and then with its neighbours."""
     if pairs[0].event not in known:
         known.update(_trace(search, pairs, dtype="float64"))
-    return search.pool.get(known[pairs[0].event])
+    return search.pool.get(parts_reference(known[pairs[0].event]))
 
 
 def _candidate(search: _Search, pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
+from tensoraudit.audit.complex_parts import parts_of
 from tensoraudit.audit.localise_sides import DRAWS, Reader, Refs, Survey, size_of
 from tensoraudit.equivalence.blocks import Array, largest_difference
 from tensoraudit.equivalence.comparison import compare_arrays
@@ -122,10 +123,10 @@ class PairJudge:
     def _compare(self, name: str, arrays: tuple[Array, Array], oracle: Refs, draws: Sequence[Refs]) -> TensorComparison:
         twin = self._pool.get(oracle[name]) if name in oracle else None
         return compare_arrays(
-            {name: arrays[0]},
-            {name: arrays[1]},
-            oracle=None if twin is None or twin.shape != arrays[0].shape else {name: twin},
-            perturbed=[{name: self._pool.get(draw[name])} for draw in draws if name in draw],
+            {name: parts_of(arrays[0])},
+            {name: parts_of(arrays[1])},
+            oracle=None if twin is None or twin.shape != arrays[0].shape else {name: parts_of(twin)},
+            perturbed=[{name: parts_of(self._pool.get(draw[name]))} for draw in draws if name in draw],
             tolerance=self._tolerance,
         ).outputs[0]
 

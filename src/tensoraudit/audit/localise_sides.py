@@ -16,8 +16,9 @@ import numpy as np
 
 from tensoraudit.audit.frameworks import framework_of
 from tensoraudit.audit.probing import transfer
-from tensoraudit.equivalence.inputs import perturb
+from tensoraudit.audit.variations import move
 from tensoraudit.equivalence.value_alignment import Value, read_print
+from tensoraudit.probes.bfloat16 import BFLOAT16, is_bfloat16
 from tensoraudit.probes.fingerprint import fingerprint
 from tensoraudit.probes.outcome import Outcome
 from tensoraudit.probes.pool import Pool
@@ -147,7 +148,8 @@ def _inputs(arrays: Mapping[str, Any], names: Sequence[str] = ()) -> Iterator[Va
         array = arrays[own]
         if isinstance(array, np.ndarray):
             made = read_print(fingerprint(array))
-            value = Value(f"input:{name}", "input", node=name, shape=array.shape, dtype=array.dtype.name, print=made)
+            dtype = BFLOAT16 if is_bfloat16(array) else array.dtype.name
+            value = Value(f"input:{name}", "input", node=name, shape=array.shape, dtype=dtype, print=made)
             yield replace(value, name=name) if names else value
 
 
@@ -248,7 +250,7 @@ class Reader:
         """The same values on inputs moved by one ULP; nothing where no input can move."""
         if not self.side.is_graph:
             return self._run(names, self.side.arrays, perturb=seed)()
-        moved = perturb(dict(self.side.arrays), seed)
+        moved = move(self.side.arrays, seed)
         return self._run(names, {**self.side.arrays, **moved})() if moved else {}
 
     def _run(self, wanted: Sequence[str], arrays: Mapping[str, Any], **how: Any) -> Callable[[], Refs]:

@@ -14,7 +14,7 @@ from tensoraudit.artifacts.state import require_model
 from tensoraudit.audit.frameworks import FRAMEWORKS, framework_of
 from tensoraudit.audit.migration import check_route, routes, worker_of
 from tensoraudit.audit.narrowing import narrow
-from tensoraudit.audit.probing import has_nan, read_runs, transfer
+from tensoraudit.audit.probing import fetch, has_nan, read_runs, transfer
 from tensoraudit.audit.roles import source_role, target_role, two_interpreters
 from tensoraudit.audit.rows import probe_row
 from tensoraudit.audit.samples import (
@@ -28,7 +28,8 @@ from tensoraudit.audit.samples import (
 )
 from tensoraudit.audit.state import Audit, Side
 from tensoraudit.audit.upgrade import check_sides, with_target
-from tensoraudit.equivalence.inputs import InputSpec, parse_input_spec, resize_sample
+from tensoraudit.audit.variations import DRAWN, parse, resize
+from tensoraudit.equivalence.inputs import InputSpec
 from tensoraudit.errors import InputError
 from tensoraudit.extract.onnx import graph_inputs
 from tensoraudit.extract.python_frameworks import file_of, frameworks_of
@@ -203,7 +204,11 @@ def choose_samples(audit: Audit) -> Audit:
     specs = read_specs(audit.options.input) or signature(arguments)
     check_names(specs, arguments, explicit=bool(audit.options.input))
     own = [load_samples(Path(path)) for path in audit.options.inputs]
-    own = own or [_fetch(audit, sample["arrays"]) for sample in audit.description["samples"]]
+    try:
+        own = own or [fetch(audit.pool, sample["arrays"]) for sample in audit.description["samples"]]
+        require_drawable([] if own else specs)
+    except TypeError as problem:
+        return _no_inputs(audit, str(problem))
     user = [with_values(each, specs) for each in name_arrays(own, arguments, specs)]
     if not user and not specs:
         names = ", ".join(argument["name"] for argument in arguments) or "x"
@@ -230,6 +235,21 @@ def choose_samples(audit: Audit) -> Audit:
     edges = framework.can("oracle") and audit.reference.job == framework.job("run")
     samples = make_samples(user, dynamic, audit.options.seed, from_user=from_user, edges=edges)
     return audit.add(samples=samples, dynamic=dynamic, implicit_batch=bool(implicit), notes=tuple(narrowed))
+
+
+def require_drawable(specs: Sequence[InputSpec]) -> None:
+    """Raise TypeError when a signature asks for inputs in a dtype in which none are made."""
+    other = next((spec for spec in specs if spec.dtype not in DRAWN), None)
+    if other is not None:
+        raise TypeError(f"input {other.name} is {other.dtype}, in which no inputs are made here: nothing was run")
+
+
+def _no_inputs(audit: Audit, reason: str) -> Audit:
+    """Inputs in a wider dtype would be those of another model: then nothing runs."""
+    assert audit.reference is not None
+    role = framework_of(audit.reference.role).role
+    row = probe_row("reference.inputs", role, "cpu", "unsupported", reason, required=True)
+    return audit.add(reference=None, probes=(row,))
 
 
 def _first_accepted(audit: Audit, samples: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -265,14 +285,9 @@ def _accepted(audit: Audit, job: str, sample: Mapping[str, Any]) -> bool:
 def read_specs(texts: Sequence[str]) -> list[InputSpec]:
     """The `--input` options. Raises InputError."""
     try:
-        return [parse_input_spec(text) for text in texts]
+        return [parse(text) for text in texts]
     except ValueError as problem:
         raise InputError(str(problem), where="--input") from None
-
-
-def _fetch(audit: Audit, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    assert audit.pool is not None
-    return {name: value if "value" in value else audit.pool.get(value) for name, value in arrays.items()}
 
 
 def signature(arguments: Sequence[Mapping[str, Any]]) -> list[InputSpec]:
@@ -326,7 +341,7 @@ def _implicit_batch(audit: Audit, sample: Mapping[str, Any]) -> dict[str, dict[s
     trials = [
         {
             "name": f"batch={n}",
-            "arrays": transfer(audit.pool, {**sample, **resize_sample(tensors, dims, {"batch": n}, 0)}),
+            "arrays": transfer(audit.pool, {**sample, **resize(tensors, dims, {"batch": n}, 0)}),
         }
         for n in (2, 5)
     ]
@@ -346,7 +361,7 @@ def export_sample(audit: Audit) -> Any:
     tensors = {name: a for name, a in first.arrays.items() if hasattr(a, "ndim")}
     dims = {arg: {int(axis): label for axis, label in axes.items()} for arg, axes in audit.dynamic.items()}
     sizes = {label: size if size > 1 else 3 for label, size in base_sizes(first.arrays, dict(audit.dynamic)).items()}  # type: ignore[arg-type]
-    return type(first)("export", {**first.arrays, **resize_sample(tensors, dims, sizes, 0)}, "size", sizes)
+    return type(first)("export", {**first.arrays, **resize(tensors, dims, sizes, 0)}, "size", sizes)
 
 
 __all__ = [

@@ -8,13 +8,31 @@ from typing import Any
 import numpy as np
 
 from tensoraudit.audit.state import Run, Sample
+from tensoraudit.probes.bfloat16 import BFLOAT16, bfloat16, is_bfloat16
 from tensoraudit.probes.pool import Pool
 
 
 def transfer(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays as references that a worker can open; scalars stay `{"value": ...}`."""
+    """Arrays as references that a worker can open, in their own dtypes; scalars stay `{"value": ...}`."""
     numbers = (np.ndarray, np.generic)  # arithmetic on a 0-d array gives a scalar
-    return {name: pool.put(np.asarray(v)) if isinstance(v, numbers) else v for name, v in arrays.items()}
+    return {name: _put(pool, v) if isinstance(v, numbers) else v for name, v in arrays.items()}
+
+
+def _put(pool: Pool, value: Any) -> dict[str, Any]:
+    return pool.put(bfloat16(value), BFLOAT16) if is_bfloat16(value) else pool.put(np.asarray(value))
+
+
+def fetch(pool: Pool, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample's arrays from references, in their own dtypes. Raises TypeError for one that would be widened."""
+    return {name: value if "value" in value else _get(pool, name, value) for name, value in arrays.items()}
+
+
+def _get(pool: Pool, name: str, reference: Mapping[str, Any]) -> Any:
+    logical = reference.get("logical")
+    if logical not in (None, BFLOAT16):
+        raise TypeError(f"input {name} is {logical}, in which no inputs are made here: nothing was run")
+    array = pool.get(reference)
+    return array if logical is None else bfloat16(array)
 
 
 def wire(pool: Pool, sample: Sample) -> dict[str, Any]:

@@ -12,18 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tensoraudit.audit.state import Sample
-from tensoraudit.equivalence.inputs import (
-    InputSpec,
-    edge_samples,
-    generate,
-    is_batch,
-    other_sizes,
-    resize_sample,
-    role_of,
-    size_plan,
-)
-from tensoraudit.equivalence.samples import redraw_sample
+from tensoraudit.audit.variations import draw, drawable, edge_values, redraw, resize
+from tensoraudit.equivalence.inputs import InputSpec, is_batch, other_sizes, role_of, size_plan
 from tensoraudit.errors import InputError
+from tensoraudit.probes.bfloat16 import BFLOAT16, bfloat16
 
 Arrays = Mapping[str, Any]
 Dynamic = dict[str, dict[str, str]]
@@ -59,9 +51,21 @@ def _bind(sample: Arrays, names: Sequence[str], arguments: Sequence[Mapping[str,
 
 
 def with_values(sample: Arrays, specs: Sequence[InputSpec]) -> Arrays:
-    """The sample with the values that `--input name:dtype[]=value` fixes."""
-    fixed = {spec.name: np.asarray(spec.value, dtype=spec.dtype) for spec in specs if spec.value is not None}
-    return {**sample, **fixed}
+    """The sample with the values that `--input name:dtype[]=value` fixes, and what is bfloat16 by its specification.
+
+    A NumPy file cannot say so itself: its arrays for such an argument are float32.
+    """
+    fixed = {spec.name: _fixed(spec) for spec in specs if spec.value is not None}
+    narrow = {spec.name for spec in specs if spec.dtype == BFLOAT16}
+    return {name: _narrowed(value) if name in narrow else value for name, value in {**sample, **fixed}.items()}
+
+
+def _fixed(spec: InputSpec) -> np.ndarray[Any, Any]:
+    return np.asarray(spec.value, dtype=drawable(spec).dtype)
+
+
+def _narrowed(value: Any) -> Any:
+    return bfloat16(value) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
 
 
 def dynamic_dims(samples: Sequence[Arrays], specs: Sequence[InputSpec], known: Mapping[str, Any]) -> Dynamic:
@@ -111,14 +115,16 @@ def generated(specs: Sequence[InputSpec], vocabulary: int | None, seed: int) -> 
 
     Small primes first, because they show most; then sizes that networks with strides accept.
     """
-    bounded = [replace(spec, high=vocabulary) if vocabulary and role_of(spec) == "ids" else spec for spec in specs]
+    bounded = [
+        replace(spec, high=vocabulary) if vocabulary and role_of(drawable(spec)) == "ids" else spec for spec in specs
+    ]
     fixed = [size for spec in specs for size in spec.shape if isinstance(size, int)]
     labels = list(dict.fromkeys(size for spec in specs for size in spec.shape if isinstance(size, str)))
     small = size_plan(labels, fixed)[0]
     lengths = [label for label in labels if not is_batch(label)]
-    yield generate(bounded, small, seed)
+    yield draw(bounded, small, seed)
     for base in STRIDED if lengths else ():
-        yield generate(bounded, {**small, **{label: base + 32 * n for n, label in enumerate(lengths)}}, seed)
+        yield draw(bounded, {**small, **{label: base + 32 * n for n, label in enumerate(lengths)}}, seed)
 
 
 def changes(sizes: Mapping[str, int], batches: Iterable[str]) -> Iterator[dict[str, int]]:
@@ -175,20 +181,20 @@ def _tensors(arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _random(first: Arrays, sizes: dict[str, int], seed: int, start: int) -> Iterator[Sample]:
-    for draw in range(start, start + RANDOM_DRAWS):
-        yield Sample(f"random-{draw}", {**first, **redraw_sample(_tensors(first), seed + 1 + draw)}, "random", sizes)
+    for number in range(start, start + RANDOM_DRAWS):
+        yield Sample(f"random-{number}", {**first, **redraw(_tensors(first), seed + 1 + number)}, "random", sizes)
 
 
 def _sizes(first: Arrays, dynamic: Dynamic, sizes: dict[str, int], seed: int) -> Iterator[Sample]:
     for change in changes(sizes, batch_labels(dynamic)):
         name = ",".join(f"{label}={size}" for label, size in change.items())
         dims = {arg: {int(axis): label for axis, label in axes.items()} for arg, axes in dynamic.items()}
-        arrays = resize_sample(_tensors(first), dims, {**sizes, **change}, seed)
+        arrays = resize(_tensors(first), dims, {**sizes, **change}, seed)
         yield Sample(name, {**first, **arrays}, "size", {**sizes, **change})
 
 
 def _edges(first: Arrays, sizes: dict[str, int]) -> Iterator[Sample]:
-    floats = {name: array for name, array in _tensors(first).items() if array.dtype.kind == "f"}
+    floats = {name: array for name, array in _tensors(first).items() if array.dtype.kind in "fc"}
     if floats:
-        for name, arrays in edge_samples(floats).items():
+        for name, arrays in edge_values(floats).items():
             yield Sample(f"edge-{name}", {**first, **arrays}, "edge", sizes)

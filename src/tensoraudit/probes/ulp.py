@@ -9,6 +9,7 @@ import numpy as np
 
 _BITS: dict[int, Any] = {2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _SIGN: dict[int, Any] = {2: np.int16(-(2**15)), 4: np.int32(-(2**31)), 8: np.int64(-(2**63))}
+_PARTS: dict[str, Any] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
 _NAMES = frozenset(("bfloat16",))
 """Floating dtypes of ml_dtypes whose kind numpy calls `V`."""
 
@@ -22,9 +23,13 @@ def perturb(leaves: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], list[
     moved = {
         name: move(leaf, draws)
         for name, leaf in leaves.items()
-        if isinstance(leaf, np.ndarray) and is_floating(leaf) and not ((leaf == 0) | (leaf == 1)).all()
+        if isinstance(leaf, np.ndarray) and _moves(leaf) and not ((leaf == 0) | (leaf == 1)).all()
     }
     return {**leaves, **moved}, list(moved)
+
+
+def _moves(array: Any) -> bool:
+    return is_floating(array) or array.dtype.name in _PARTS
 
 
 def is_floating(array: Any) -> bool:
@@ -33,11 +38,14 @@ def is_floating(array: Any) -> bool:
 
 
 def move(array: Any, draws: np.random.Generator) -> Any:
-    """Return an array whose elements are each one ULP up or down.
+    """Return an array whose elements are each one ULP up or down, of a complex number both parts.
 
     IEEE formats order their bit patterns like their values, so one ULP is one step of the integer with the same bits.
     Zeros stay (their neighbours are denormal), and so do infinities, NaN and the largest finite number.
     """
+    if array.dtype.name in _PARTS:
+        parts = np.ascontiguousarray(array).reshape(-1).view(_PARTS[array.dtype.name])
+        return move(parts, draws).view(array.dtype).reshape(array.shape)
     bits = _BITS[array.dtype.itemsize]
     values = np.ascontiguousarray(array).reshape(-1).view(bits)
     largest = _largest(array.dtype).view(bits)[0]

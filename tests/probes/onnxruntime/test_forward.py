@@ -237,3 +237,30 @@ def test_same_bits_takes_nan_as_equal_and_minus_zero_as_different():
     assert not same_bits(np.zeros(2), np.zeros((2, 1)))
     assert not same_bits(np.zeros(2, np.int32), np.zeros(2, np.float32))
     assert same_bits(np.zeros((0, 3)), np.zeros((0, 3)))
+
+
+def test_a_complex_input_is_fed_as_its_real_and_imaginary_parts(bench):
+    path = bench.model(
+        [bench.node("ReduceL2", ["x"], ["y"], axes=[-1], keepdims=0)],
+        [bench.value("x", FLOAT, ["b", 2, 2])],
+        [bench.value("y", FLOAT, ["b", 2])],
+        opset=17,
+    )
+    x = np.array([[3 + 4j, -5 + 12j], [8j, 7]], np.complex64)
+    answer = one(bench, path, inputs=[bench.sample(x=x)])
+    assert bench.read(answer["outputs"])["y"].tolist() == [[5, 13], [8, 7]]
+    assert answer["real_views"] == ["x"]
+    with pytest.raises(JobUnsupported, match="complex128 of shape"):
+        one(bench, path, inputs=[bench.sample(x=x.astype(np.complex128))])
+
+
+def test_moved_inputs_in_bfloat16_move_by_its_own_unit(bench):
+    path = bench.model(
+        [bench.node("Cast", ["x"], ["y"], to=FLOAT)],
+        [bench.value("x", TensorProto.BFLOAT16, [64])],
+        [bench.value("y", FLOAT, [64])],
+    )
+    given = bench.session.put(np.full(64, 1.0, np.float32) * 2, "bfloat16")
+    answer = one(bench, path, inputs=[bench.sample(x=given)], perturbations=1)
+    assert answer["perturbed_by"] == "inputs"
+    assert set(bench.read(answer["perturbed"][0])["y"].tolist()) == {2.015625, 1.9921875}

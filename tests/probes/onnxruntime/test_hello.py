@@ -14,7 +14,7 @@ from tensoraudit.probes.onnxruntime.hello import find_conflict, hello, normalise
 from tensoraudit.probes.onnxruntime.jobs import JOBS
 from tensoraudit.probes.onnxruntime.session import why_inactive
 
-SHARED = {f"tensoraudit.probes.{name}" for name in ("fingerprint", "installed", "protocol", "ulp")}
+SHARED = {f"tensoraudit.probes.{name}" for name in ("bfloat16", "fingerprint", "installed", "protocol", "ulp")}
 """Modules of all workers, which hold to the same."""
 
 FOLDER = Path(next(iter(tensoraudit.probes.onnxruntime.__path__)))

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensoraudit.probes.onnxruntime.pairing import pair
+from tensoraudit.probes.onnxruntime.pairing import pair, real_view, real_view_notes
 from tensoraudit.probes.onnxruntime.tensors import MismatchError
+from tensoraudit.probes.protocol import JobUnsupported
 
 ARRAY = {"file": "t-1.bin", "dtype": "float32", "shape": []}
 
@@ -38,3 +39,27 @@ def test_none_is_absent():
 def test_an_open_choice_is_no_guess():
     with pytest.raises(MismatchError, match=r"inputs 'in\.1' are not in the sample, which has 'x', 'y'"):
         pair(["in.1"], {"x": ARRAY, "y": ARRAY})
+
+
+COMPLEX = {"file": "t-1.bin", "dtype": "complex64", "shape": [2, 4]}
+
+
+def test_a_complex_array_feeds_an_input_of_its_two_parts():
+    view = real_view("x", COMPLEX, "tensor(float)", ["b", 4, 2])
+    assert view == {"file": "t-1.bin", "dtype": "float32", "shape": [2, 4, 2]}
+    assert real_view_notes({"x": COMPLEX, "y": ARRAY}, {"x": view, "y": ARRAY}) == {"real_views": ["x"]}
+    assert real_view("x", ARRAY, "tensor(float)", []) is ARRAY
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shape"),
+    [
+        ("tensor(float)", ["b", 4]),
+        ("tensor(float)", ["b", 4, 3]),
+        ("tensor(double)", ["b", 4, 2]),
+        ("tensor(complex64)", ["b", 4]),
+    ],
+)
+def test_other_inputs_take_no_complex_array(wanted, shape):
+    with pytest.raises(JobUnsupported, match=r"input 'x' is complex64 of shape \[2, 4\].* takes tensor"):
+        real_view("x", COMPLEX, wanted, shape)

@@ -135,3 +135,26 @@ def test_a_tool_that_is_not_installed(session, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx2torch.node_converters", None)
     with pytest.raises(JobUnsupported, match="onnx2torch"):
         coverage({"tool": "onnx2torch", "operators": ["Conv"]}, session)
+
+
+# What `torch.onnx.export(dynamo=True)` of torch 2.13 did with a model of that one operator.
+TAKEN = (
+    *("aten.add.Tensor", "aten.add_.Tensor", "aten.rsub.Scalar", "aten.sum.dim_IntList", "aten.max.dim"),
+    *("aten.max.other", "aten.sort.default", "aten.argsort.default", "aten.topk.default", "aten.div.Tensor_mode"),
+    *("aten.pow.Scalar",),
+    *("aten.split.Tensor", "aten.clamp.Tensor", "aten.detach_.default", "aten.lift_fresh_copy.default"),
+    *("aten.upsample_bilinear2d.vec", "aten.scaled_dot_product_attention.default", "_operator.ge"),
+)  # fmt: skip
+REFUSED = ("aten.sort.stable", "aten.median.dim", "aten.mode.default", "aten.kthvalue.default")
+
+
+def test_the_dynamo_exporter_looks_up_overloads_and_not_their_base_name(session):
+    pytest.importorskip("onnxscript")
+    result = coverage({"tool": "torch_onnx_dynamo", "operators": [*TAKEN, *REFUSED]}, session)
+    assert set(result["supported"]) == set(TAKEN)
+
+
+def test_in_torchscript_any_overload_counts(session):
+    pytest.importorskip("onnxscript")
+    result = coverage({"tool": "torch_onnx_dynamo", "operators": ["aten::sort", "aten::median"]}, session)
+    assert "aten::sort" in result["supported"]

@@ -62,3 +62,11 @@ def test_weights_move_in_place():
     for old, new in zip(before, module.parameters(), strict=True):
         assert torch.allclose(old, new, rtol=2e-7, atol=0)
         assert not torch.equal(old, new)
+
+
+def test_both_parts_of_a_complex_number_move():
+    leaves = {"z": torch.full((8, 8), 1 + 1j, dtype=torch.complex64).conj()}
+    moved, names = perturb_leaves(leaves, 0)
+    assert names == ["z"] and moved["z"].shape == (8, 8)
+    assert set(moved["z"].real.flatten().tolist()) == {1 + 2**-23, 1 - 2**-24}
+    assert set(moved["z"].imag.flatten().tolist()) == {-1 - 2**-23, -1 + 2**-24}

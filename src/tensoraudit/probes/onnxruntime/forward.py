@@ -12,7 +12,7 @@ import numpy as np
 from tensoraudit.probes.onnxruntime.evaluator import load_model
 from tensoraudit.probes.onnxruntime.explain import explain, run_error
 from tensoraudit.probes.onnxruntime.noise import Runner, add_draws, move_weights
-from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes
+from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes, real_view, real_view_notes
 from tensoraudit.probes.onnxruntime.session import Opened, open_bytes, open_file, settings_from
 from tensoraudit.probes.onnxruntime.tensors import MismatchError, UnsupportedValueError, feed, read_value
 from tensoraudit.probes.onnxruntime.twin import add_oracles
@@ -82,7 +82,9 @@ def run_sample(opened: Opened, sample: dict[str, Any], repeat: int, session: Ses
         pairing = pair([each.name for each in inputs], sample["arrays"])
         answer.update(pairing_notes(pairing))
         given = {name: sample["arrays"][argument] for name, argument in pairing.arguments.items()}
-        feeds = {each.name: feed(each.name, each.type, given[each.name], session) for each in inputs}
+        fed = {each.name: real_view(each.name, given[each.name], each.type, each.shape) for each in inputs}
+        answer.update(real_view_notes(given, fed))
+        feeds = {each.name: feed(each.name, each.type, fed[each.name], session) for each in inputs}
     except MismatchError as problem:
         return {**answer, "error": {"type": "InputMismatch", "message": str(problem)}}
     try:

@@ -16,7 +16,7 @@ from tensoraudit.probes.fingerprint import fingerprint
 from tensoraudit.probes.onnxruntime.forward import RunError, Values, outputs_of
 from tensoraudit.probes.onnxruntime.graph import infer_types
 from tensoraudit.probes.onnxruntime.model_file import dtype_name, file_key, folder_of, load_structure, shape_of
-from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes
+from tensoraudit.probes.onnxruntime.pairing import pair, pairing_notes, real_view, real_view_notes
 from tensoraudit.probes.onnxruntime.session import Opened, open_bytes, settings_from
 from tensoraudit.probes.onnxruntime.tensors import MismatchError, feed
 from tensoraudit.probes.protocol import JobFailed, Session
@@ -127,11 +127,12 @@ def _feeds(
     try:
         pairing = pair([each.name for each in inputs], sample["arrays"])
         given = {each.name: sample["arrays"][pairing.arguments[each.name]] for each in inputs}
-        feeds = {each.name: feed(each.name, each.type, given[each.name], session) for each in inputs}
+        fed = {each.name: real_view(each.name, given[each.name], each.type, each.shape) for each in inputs}
+        feeds = {each.name: feed(each.name, each.type, fed[each.name], session) for each in inputs}
     except MismatchError as problem:
         raise JobFailed(f"The sample {sample['name']!r} does not fit the model: {problem}") from None
     shapes = {name: list(value.shape()) for name, value in feeds.items()}
-    return feeds, shapes, pairing_notes(pairing)
+    return feeds, shapes, {**pairing_notes(pairing), **real_view_notes(given, fed)}
 
 
 def _sizes(model: Any, shapes: Mapping[str, list[int]]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tensoraudit.probes.bfloat16 import BFLOAT16, stepped
 from tensoraudit.probes.onnxruntime.model_file import all_graphs, all_nodes
 from tensoraudit.probes.onnxruntime.widen import NARROW
 from tensoraudit.probes.protocol import Session
@@ -53,9 +54,12 @@ def add_draws(
 
 
 def _moved_inputs(arrays: Mapping[str, Any], session: Session, seed: int) -> tuple[dict[str, Any], list[str]]:
-    leaves = {name: session.get(each) for name, each in arrays.items() if "file" in each and not each.get("logical")}
+    known = {name: each for name, each in arrays.items() if "file" in each and each.get("logical") in (None, BFLOAT16)}
+    leaves = {name: session.get(each) for name, each in known.items()}
     moved, names = perturb(leaves, seed)
-    return {**arrays, **{name: session.put(moved[name]) for name in names}}, names
+    narrow = {name: stepped(leaves[name], moved[name]) for name in names if known[name].get("logical")}
+    references = {name: session.put({**moved, **narrow}[name], known[name].get("logical")) for name in names}
+    return {**arrays, **references}, names
 
 
 def move_weights(model: Any, seed: int) -> Any:

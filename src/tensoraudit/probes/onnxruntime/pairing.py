@@ -1,14 +1,18 @@
 """Pair the arrays of a sample with the inputs of a model: by name, then by position when that leaves no choice.
 
-Works on names only; it must not know arrays or sessions.
+Works on names and references only; it must not know arrays or sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tensoraudit.probes.onnxruntime.tensors import MismatchError
+from tensoraudit.probes.onnxruntime.tensors import MismatchError, element_of
+from tensoraudit.probes.protocol import JobUnsupported
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+"""The dtype of the two parts of a complex number."""
 
 
 class Pairing(NamedTuple):
@@ -52,6 +56,30 @@ def pair(inputs: Sequence[str], sample: dict[str, Any]) -> Pairing:
         [name for name in rest if name in arrays],
         [name for name in rest if name not in arrays],
     )
+
+
+def real_view(name: str, given: dict[str, Any], wanted: str, shape: Sequence[Any]) -> dict[str, Any]:
+    """Return the reference to what feeds an input of the type `wanted`: of a complex array its pairs of real numbers.
+
+    Exporters write a complex input as a real one with a further last axis of 2, and the bytes in the file are the same.
+    Raises JobUnsupported where the input is no such one: nothing of the model can be told then.
+    """
+    part = _PARTS.get(str(given.get("dtype")))
+    if part is None:
+        return given
+    own = list(given["shape"])
+    if element_of(wanted) == part and len(shape) == len(own) + 1 and shape[-1] == 2:
+        return {**given, "dtype": part, "shape": [*own, 2]}
+    raise JobUnsupported(
+        f"input {name!r} is {given['dtype']} of shape {own} in the sample, but the model takes {wanted} of shape "
+        f"{list(shape)}: a complex array can be fed only as {part} with a further last axis of 2"
+    )
+
+
+def real_view_notes(before: Mapping[str, Any], fed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which inputs got a complex array as pairs of real numbers."""
+    seen = [name for name, reference in fed.items() if reference is not before[name]]
+    return {"real_views": seen} if seen else {}
 
 
 def pairing_notes(pairing: Pairing) -> dict[str, Any]:

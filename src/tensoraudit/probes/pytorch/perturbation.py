@@ -20,7 +20,7 @@ def perturb_leaves(leaves: Mapping[str, Any], seed: int) -> tuple[dict[str, Any]
     moved = {
         name: move(leaf, draws)
         for name, leaf in leaves.items()
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not _is_mask(leaf)
+        if isinstance(leaf, torch.Tensor) and _moves(leaf) and not _is_mask(leaf)
     }
     return {**leaves, **moved}, list(moved)
 
@@ -30,8 +30,12 @@ def perturb_module(module: torch.nn.Module, seed: int) -> None:
     draws = np.random.default_rng(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            if parameter.is_floating_point():
+            if _moves(parameter):
                 parameter.copy_(move(parameter.detach(), draws))
+
+
+def _moves(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
@@ -39,12 +43,15 @@ def _is_mask(tensor: torch.Tensor) -> bool:
 
 
 def move(tensor: torch.Tensor, draws: np.random.Generator) -> torch.Tensor:
-    """Return a tensor whose elements are each one ULP up or down.
+    """Return a tensor whose elements are each one ULP up or down, of a complex number both parts.
 
     IEEE formats order their bit patterns like their values, so one ULP is one step of the integer with the same bits.
     Zeros stay (their neighbours are denormal), and so do infinities and NaN (an additive mask must stay one) and the
     largest finite number (it must not become infinite).
     """
+    if tensor.is_complex():
+        parts = torch.view_as_real(tensor.detach().resolve_conj())
+        return torch.view_as_complex(move(parts, draws).contiguous())
     plain = tensor.detach().cpu().reshape(-1)
     integer = _INTEGERS[plain.element_size()]
     # numpy, because one thread is faster here than waiting for all of torch's at each of these short steps.
