@@ -30,15 +30,19 @@ def test_each_kind_of_loss_is_counted_by_itself():
     [
         (np.array([1.0, 2.5, -3.0]), "int32", 1, 0.5),
         (np.array([300, -1, 7], np.int64), "uint8", 2, 256.0),
-        (np.array([2**53, 2**53 + 1], np.int64), "float64", 1, 0.0),
+        (np.array([2**53, 2**53 + 1], np.int64), "float64", 1, 1.0),
+        (np.array([2**63 - 1, 2**62], np.int64), "float64", 1, 1.0),
+        (np.array([2**64 - 1], np.uint64), "float64", 1, 1.0),
         (np.array([2**24 + 1, 5], np.int64), "float32", 1, 1.0),
         (np.array([1 + 2j, 3 + 0j], np.complex64), "float32", 1, 2.0),
+        (np.array([3 + 4j, 1 + 0j]), "complex64", 0, 0.0),
+        (np.array([2.0, 3.0], np.float32), "complex64", 0, 0.0),
         (np.array([0.0, 0.5, 1.0], np.float32), "bool", 1, 0.5),
         (np.array([True, False]), "float32", 0, 0.0),
         (np.zeros((0, 4), np.float32), "float16", 0, 0.0),
     ],
 )
-def test_values_that_do_not_come_back_are_changed(values, dtype, changed, linf):
+def test_values_that_are_others_afterwards_are_changed(values, dtype, changed, linf):
     given, loss = cast(values, dtype)
     assert given.shape == values.shape
     assert (loss.elements, loss.changed, loss.linf) == (values.size, changed, linf)

@@ -158,3 +158,33 @@ def test_float64_is_rounded_at_once_or_by_way_of_float32(name, place, narrow_fir
 def sides(one, other, turned):
     one, other = (element_type(each) if isinstance(each, str) else each for each in (one, other))
     return (other, one) if turned else (one, other)
+
+
+def of(first, second):
+    """Whether one of two arrays is the other one, rounded."""
+    types = element_type(first.dtype.name), element_type(second.dtype.name)
+    return Rounding(types, Workspace(2)).holds((first, second), (first, second))
+
+
+@pytest.mark.parametrize("real", ["float32", "float64", "float16", "int8"])
+@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+def test_a_complex_side_is_rounded_to_a_real_one_where_it_has_no_imaginary_part(kind, real):
+    numbers = np.array([1, 2, 3], real)
+    for imaginary, expected in ((0j, True), (-0j, True), (1e-30j, False), (complex(0, np.nan), False)):
+        other = numbers.astype(kind)
+        other[2] += imaginary
+        assert of(other, numbers) == expected and of(numbers, other) == expected
+
+
+def test_complex_numbers_are_rounded_part_by_part():
+    wide = np.array([0.1 + 0.3j, complex(np.nan, 0.1)])
+    assert of(wide, wide.astype(np.complex64)) and of(wide.astype(np.complex64), wide)
+    assert of(wide[:1].real, wide[:1].real.astype(np.complex64)) and of(
+        wide[:1].real.astype(np.complex64), wide[:1].real
+    )
+    beside = wide.astype(np.complex64)
+    beside[0] = complex(beside[0].real, np.nextafter(beside[0].imag, np.float32(1)))
+    assert not of(wide, beside)
+    beside = wide.astype(np.complex64)
+    beside[1] = complex(np.nan, 0.2)
+    assert not of(wide, beside)

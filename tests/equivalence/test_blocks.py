@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensoraudit.equivalence.blocks import blocks, index_at, largest_difference, largest_magnitude
+from tensoraudit.equivalence.blocks import blocks, in_unit_interval, index_at, largest_difference, largest_magnitude
 
 
 def _joined(array: np.ndarray, size: int) -> np.ndarray:
@@ -69,3 +69,16 @@ def test_a_signalling_nan_is_copied_without_a_warning() -> None:
         array = np.array(bits, f"u{kind[1]}").view(kind)
         assert largest_difference(array, np.zeros(2, kind)) == 1.0
         assert largest_magnitude(array) == 1.0
+
+
+def test_complex_numbers_have_magnitudes_and_no_order() -> None:
+    a, b = np.array([3 + 4j, 1, complex(np.nan, 1)], np.complex64), np.array([0.0, 1, 0])
+    assert (largest_difference(a, b), largest_magnitude(a)) == (5.0, 5.0)
+    assert in_unit_interval(b) and not in_unit_interval(b + 0j)
+    assert largest_magnitude(np.array([complex(1e308, 1e308), 1])) == float(np.hypot(1e308, 1e308))
+
+
+def test_long_integers_keep_their_last_digit() -> None:
+    ids = np.array([2**53 + 1, -(2**63)])
+    assert largest_difference(ids, ids.astype(np.float64)) == 1.0
+    assert largest_difference(ids, ids - np.array([3, 0])) == 3.0

@@ -72,3 +72,18 @@ def test_channels_last_and_first_are_the_convention(order: tuple[int, ...]) -> N
 @pytest.mark.parametrize("order", [(1, 0), (0, 1, 2), (0, 1, 3, 2), (1, 0, 2, 3), (3, 0, 1, 2), (0, 2, 1, 3)])
 def test_anything_else_is_not(order: tuple[int, ...]) -> None:
     assert not is_convention(order)
+
+
+def test_the_imaginary_part_counts() -> None:
+    turned = X[0, 0] + 1j * X[1, 1]
+    assert find_permutation(turned, turned.T, 0.0) == (1, 0)
+    assert find_permutation(turned, (X[0, 0] + 1j * X[0, 1]).T, 1e-5) is None
+    assert not matches_after_reshape(turned, (X[0, 0] + 1j * X[0, 1]).reshape(-1), 1e-5)
+    assert find_permutation(X[0, 0], X[0, 0].T + 0j, 0.0) == (1, 0)
+
+
+def test_the_last_digit_of_long_integers_counts() -> None:
+    ids = np.arange(12).reshape(3, 4) + 2**53
+    assert find_permutation(ids, ids.T, 0.0) == (1, 0)
+    assert find_permutation(ids, ids.T ^ 1, 0.0) is None
+    assert find_permutation(ids, ids.T.astype(np.float64), 0.0) is None

@@ -118,3 +118,22 @@ def test_columns_are_swapped_like_rows():
     np.testing.assert_array_equal(swapped, x.reshape(4, 3, 5).transpose(0, 2, 1).reshape(4, 15))
     assert flattenings(15) == [3, 5]
     assert flattenings(7) == []
+
+
+def test_the_imaginary_part_counts():
+    kernel = draw(5, 7) + 1j * draw(5, 7, seed=4)
+    other = kernel.real + 1j * draw(5, 7, seed=5)
+    assert find_steps(kernel, kernel.T) == ({"transpose": [1, 0]},)
+    assert find_steps(kernel, other.T) is None
+    assert same(kernel, kernel.astype(np.complex128) * (1 + 1e-7)) and not same(kernel, other)
+    assert difference(np.array([3 + 4j]), np.array([3 + 4.5j])) == pytest.approx(0.1)
+    assert difference(np.array([3 + 4j]), np.array([3.0])) == pytest.approx(0.8)
+
+
+def test_the_last_digit_of_an_integer_counts():
+    one, other = np.array([2**53 + 1, 7]), np.array([2**53, 7])
+    assert same(one, one) and not same(one, other) and not same(one, other.astype(np.float64))
+
+
+def test_numbers_too_large_to_square_make_no_warning():
+    assert difference(np.array([1e300]), np.array([2e300])) != 0.0

@@ -209,4 +209,12 @@ def _name(pair: PairedTensor) -> str:
         return f"{name} {shapes[0]} to {shapes[1]}"
     if pair.status == "cast":
         return f"{name} {pair.dtypes[0]} to {pair.dtypes[1]}"
-    return f"{name} (by up to {pair.linf:.2g})" if pair.status == "different" and pair.linf is not None else name
+    if pair.status != "different":
+        return name
+    return (
+        f"{name} (by up to {pair.linf:.2g})"
+        if pair.linf is not None
+        else f"{name} ({pair.note})"
+        if pair.note
+        else name
+    )

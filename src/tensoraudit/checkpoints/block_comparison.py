@@ -40,7 +40,9 @@ class Outcome:
         found: dict[str, Any] = {"digests": self.digests}
         if self.distance is None:
             return found | {"verdict": str(Verdict.IDENTICAL), "linf": 0.0}
-        found |= {"verdict": str(self.distance.verdict), "linf": self.distance.linf}
+        # What a cast turned into infinities is told as its loss.
+        linf = self.distance.linf if self.is_cast else self.distance.apart
+        found |= {"verdict": str(self.distance.verdict), "linf": linf}
         return found | ({"loss": self.loss} if self.loss else {})
 
 
@@ -92,4 +94,6 @@ class BlockComparison:
         loss = NOTHING
         if found.tally.loss is not None:
             loss = {"narrowing": narrows(*self._names), "linf": distance.linf, **asdict(found.tally.loss)}
+            if not found.tally.loss.changed:
+                del loss["changed"]
         return Outcome(False, digests, distance, loss, is_cast)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensoraudit.checkpoints.element_types import Array, element_type, narrow
+from tensoraudit.equivalence.gaps import agree, gaps
 
 _PIECE: Final = 1 << 18
 """Elements that are compared at a time, so that counting needs little memory beside the arrays."""
@@ -15,10 +16,10 @@ _PIECE: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a cast did to `elements` values: `changed` of them do not come back when they are cast back.
+    """What a cast did to `elements` values: `changed` of them are other numbers afterwards, however little.
 
     `to_inf` are finite values that became infinite, `to_zero` values that became zero, `to_nan` those that became NaN;
-    `linf` is the largest absolute difference of values that are finite on both sides, as float64 sees it.
+    `linf` is the largest absolute difference of values that are finite on both sides, of complex numbers its magnitude.
     """
 
     elements: int
@@ -59,21 +60,15 @@ def _real(values: Array, target: np.dtype[Any]) -> Array:
 
 
 def _loss(before: Array, after: Array) -> Loss:
-    both_nan = np.isnan(before) & np.isnan(after)
     finite = np.isfinite(before) & np.isfinite(after)
-    apart = np.abs(_wide(before)[finite] - _wide(after)[finite])
     return Loss(
         before.size,
-        changed=int(((_real(after, before.dtype).astype(before.dtype) != before) & ~both_nan).sum()),
+        changed=int((~agree(before, after, 0.0)).sum()),
         to_inf=int((np.isfinite(before) & np.isinf(after)).sum()),
         to_zero=int(((after == 0) & (before != 0)).sum()),
         to_nan=int((np.isnan(after) & ~np.isnan(before)).sum()),
-        linf=float(apart.max(initial=0.0)),
+        linf=float(gaps(before, after).max(initial=0.0, where=finite)),
     )
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
 def _added(total: Loss, more: Loss) -> Loss:

@@ -81,6 +81,8 @@ _MANTISSA_MOVE: Final = np.array(23 - 10, np.int32)
 _ONE_SIGN: Final = np.array(~0x70000000, np.int32)
 """Takes off the copies of the sign that widening an integer makes."""
 _EXPONENT_MOVE: Final = np.array(2.0 ** (127 - 15), np.float32)
+PARTS: Final[Mapping[str, str]] = {"complex64": "float32", "complex128": "float64"}
+"""The type of the two parts of a complex number."""
 _PACKED: Final = {"int4": True, "uint4": False}
 
 
@@ -121,16 +123,18 @@ def _plain(name: str) -> ElementType | None:
 
 
 def narrow(values: Array, name: str) -> Array | None:
-    """Round numbers to a narrower type, to nearest even, and return its words; None for types that are not rounded to.
+    """Round numbers to a narrower type, to nearest even, and return its words; None for types that are not rounded to,
+    as no complex number is to a real one.
 
     What is too large becomes infinite, as in every framework.
     """
-    if name == "bfloat16":
-        return _narrow_bfloat16(values.astype(np.float32, copy=False))
     dtype = element_type(name)
-    if dtype is None or dtype.word.kind != "f":
+    is_rounded_to = dtype is not None and (name == "bfloat16" or dtype.word.kind in "fc")
+    if dtype is None or not is_rounded_to or (values.dtype.kind == "c" and dtype.word.kind != "c"):
         return None
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if name == "bfloat16":
+            return _narrow_bfloat16(values.astype(np.float32, copy=False))
         return values.astype(dtype.word)
 
 
@@ -148,7 +152,8 @@ def _widen_bfloat16_into(words: Array, numbers: Array) -> Array:
 def _widen_float16_into(words: Array, numbers: Array) -> Array:
     """Four times as fast as numpy's own: the fields are moved as integers, a product sets the exponent right."""
     if words.view(np.int16).max(initial=0) >= _INF or words.view(np.uint16).max(initial=0) >= _SIGN | _INF:
-        np.copyto(numbers, words)  # something is not finite, whose exponent means something else
+        with np.errstate(invalid="ignore"):  # to copy a signalling NaN is an invalid operation
+            np.copyto(numbers, words)  # something is not finite, whose exponent means something else
         return numbers
     bits = numbers.view(np.int32)
     np.copyto(bits, words.view(np.int16))

@@ -29,7 +29,16 @@ def tree_of(view: memoryview, where: str) -> Hdf5Tree:
 
 def optimizer_name(tree: Hdf5Tree) -> str:
     """Return the name that a `.weights.h5` gives its optimiser, "" where it does not."""
-    return "".join(tree.attributes.get("optimizer/vars", {}).get("name", [])[:1])
+    return _name(tree, "optimizer/vars")
+
+
+def inner_optimizer_name(tree: Hdf5Tree) -> str:
+    """Return that of the optimiser that a LossScaleOptimizer wraps, "" where there is none."""
+    return _name(tree, "optimizer/inner_optimizer/vars")
+
+
+def _name(tree: Hdf5Tree, path: str) -> str:
+    return "".join(tree.attributes.get(path, {}).get("name", [])[:1])
 
 
 def about_tree(tree: Hdf5Tree) -> dict[str, Any]:
@@ -39,7 +48,7 @@ def about_tree(tree: Hdf5Tree) -> dict[str, Any]:
         for path, texts in sorted(tree.attributes.items(), key=lambda item: natural(item[0]))
         if path.endswith("/vars") and texts.get("name")
     }
-    named.pop("optimizer", None)
+    named = {path: name for path, name in named.items() if path.partition("/")[0] != "optimizer"}
     named = named or {layer: layer for layer in listed_layers(tree)}
     keys = sorted({path.split("/", 1)[0] for path in (*tree.groups, *tree.datasets) if path})
     return {

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from tensoraudit.artifacts.hdf5_tree import Hdf5Tree
 from tensoraudit.artifacts.mapped import map_file
-from tensoraudit.checkpoints.keras_file import SAVE_AGAIN, about_tree, optimizer_name, scalars_in, tree_of
+from tensoraudit.checkpoints.keras_file import (
+    SAVE_AGAIN,
+    about_tree,
+    inner_optimizer_name,
+    optimizer_name,
+    scalars_in,
+    tree_of,
+)
 from tensoraudit.checkpoints.keras_training import sorted_out
 from tensoraudit.checkpoints.keras_tree import Home, entries, faults, natural
 from tensoraudit.checkpoints.schema import Entry, Observation, StoredCheckpoint
@@ -46,8 +53,8 @@ def read(path: Path) -> StoredCheckpoint:
     observations += _absent(groups, trees)
     observations += _unlisted(path, groups)
     observations += _total(content, found)
-    named = next(filter(None, map(optimizer_name, trees.values())), "")
-    found, training = sorted_out(found, named, scalars_in(path.parent))
+    named, inner = (next(filter(None, map(of, trees.values())), "") for of in (optimizer_name, inner_optimizer_name))
+    found, training = sorted_out(found, named, scalars_in(path.parent), inner)
     first = next(iter(trees.values()), Hdf5Tree())
     return StoredCheckpoint(
         path=path,

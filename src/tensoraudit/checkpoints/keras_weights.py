@@ -14,7 +14,14 @@ from tensoraudit.artifacts.keras_config import stored_code
 from tensoraudit.artifacts.keras_files import HDF5, is_keras
 from tensoraudit.artifacts.mapped import map_file
 from tensoraudit.artifacts.zips import SafeZip
-from tensoraudit.checkpoints.keras_file import SAVE_AGAIN, about_tree, optimizer_name, scalars_in, tree_of
+from tensoraudit.checkpoints.keras_file import (
+    SAVE_AGAIN,
+    about_tree,
+    inner_optimizer_name,
+    optimizer_name,
+    scalars_in,
+    tree_of,
+)
 from tensoraudit.checkpoints.keras_training import sorted_out
 from tensoraudit.checkpoints.keras_tree import Home, entries, faults, layout_of
 from tensoraudit.checkpoints.schema import Observation, StoredCheckpoint
@@ -72,9 +79,8 @@ def _stored(path: Path, tree: Hdf5Tree, home: Home, config: Any, version: str) -
     """The checkpoint of one tree."""
     layout = layout_of(tree)
     layers = list(layers_of(config))
-    found, training = sorted_out(
-        tuple(entries(tree, home, dict(layers))), optimizer_name(tree), scalars_in(path.parent)
-    )
+    here = tuple(entries(tree, home, dict(layers)))
+    found, training = sorted_out(here, optimizer_name(tree), scalars_in(path.parent), inner_optimizer_name(tree))
     code = tuple(stored_code(config))
     observations = list(faults(tree, home.file))
     if not found:

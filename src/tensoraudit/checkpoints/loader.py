@@ -22,9 +22,10 @@ from tensoraudit.checkpoints.casting import cast
 from tensoraudit.checkpoints.element_types import Array
 from tensoraudit.checkpoints.matching import PROBLEMS, Wanted, everything, match
 from tensoraudit.checkpoints.read import read_checkpoint
-from tensoraudit.checkpoints.schema import StoredCheckpoint
+from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
 from tensoraudit.checkpoints.tensor_spec import read_schema
-from tensoraudit.checkpoints.values import UnreadableValues, read_entry
+from tensoraudit.checkpoints.torch_entries import VIEWED
+from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of
 from tensoraudit.errors import ConfigError, InputError, MismatchError
 
 OnMismatch = Literal["record", "raise"]
@@ -109,7 +110,7 @@ class LoadedCheckpoint(Mapping[str, Array]):
             raise InputError(
                 f"{name} cannot be read: {reason}",
                 where=str(self.stored.path),
-                remedy="Fetch the file again, or use read_all() to go on without this tensor.",
+                remedy=f"{_remedy(wanted.entry)}, or use read_all() to go on without this tensor.",
             ) from problem
 
     def read_all(self) -> dict[str, Array]:
@@ -171,6 +172,30 @@ class LoadedCheckpoint(Mapping[str, Array]):
             self._audit.add("cast", name=name, **told)
         owned = values.flags.c_contiguous and values.flags.writeable
         return values if owned else np.array(values, order="C")
+
+
+def _remedy(entry: Entry) -> str:
+    """What gives the tensor after all: another copy of the file only where the bytes ought to be readable."""
+    if entry.numel and not entry.parts:
+        return "Take it from another checkpoint, for this one has a place for it and no values"
+    for part in entry.parts:
+        if part.codec in _SAVED_OTHERWISE:
+            return _SAVED_OTHERWISE[part.codec]
+    try:
+        type_of(entry)
+    except UnreadableValues:
+        return _CONVERTED.get(entry.dtype, "Read it with what wrote it and save it as numbers")
+    return "Fetch the file again"
+
+
+_SAVED_OTHERWISE: Final[Mapping[str, str]] = {
+    "sparse": "Save it dense: tensor.to_dense()",
+    "pickle": "Save it as a tensor: torch.from_numpy(array)",
+    "big_endian": "Load and save it on a machine of little endian",
+    **dict.fromkeys(VIEWED.values(), "Save what it stands for: tensor.resolve_conj().resolve_neg()"),
+}
+"""By the codec of a part whose bytes are there, and are not the tensor's as they are."""
+_CONVERTED: Final[Mapping[str, str]] = {"complex32": "Save it as complex64: tensor.to(torch.complex64)"}
 
 
 def _opening(stored: StoredCheckpoint, schema: int | None, on_mismatch: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Three forms of a name, each blinder than the one before, and each only used for tensors that the one before left alone:
 
-1. `unwrapped`: without the segments that a wrapper puts in (`module`, `_orig_mod`...), wherever they stand.
+1. `unwrapped`: without the segments that a wrapper puts in (`module`, `_orig_mod`, PEFT's `base_layer`...), wherever
+   they stand.
 2. without words at the front that only say whose weights these are (`LEADING`, and what `pairing` finds).
 3. `convention_key`: words in one spelling, and the kind of parameter for the last of them: `conv_1/gamma:0` and
    `conv1.weight` give the same.
@@ -35,7 +36,18 @@ LEADING: Final = frozenset(
 )
 """Fronts that are known to say nothing of the layer. Others are found by what both sides have in common."""
 
-_WRAPPER: Final = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(sorted(WRAPPERS))})\.")
+_ADAPTED: Final = (
+    r"(?:^|(?<=\.))base_layer\.",
+    r"(?:^|(?<=\.))modules_to_save\.[^.]+\.",
+    r"(?:(?<=\.lora_A\.)|(?<=\.lora_B\.))[^.]+\.(?=(?:weight|bias)$)",
+    r"(?<=\.lora_embedding_[AB])\.[^.]+$",
+    r"(?<=\.lora_magnitude_vector)(?:\.[^.]+){1,2}$",
+)
+"""What PEFT puts into the names of a model with adapters and leaves out of those that it saves: a segment for the layer
+that is adapted, and the adapter's own name."""
+_SIGNS: Final = ("module.", "_orig_mod.", "base_layer.", "modules_to_save.", ".lora_")
+"""One of these is in every name that has something to leave out."""
+_WRAPPER: Final = re.compile("|".join((rf"(?:^|(?<=\.))(?:{'|'.join(sorted(WRAPPERS))})\.", *_ADAPTED)))
 _TF_END: Final = "/.ATTRIBUTES/VARIABLE_VALUE"
 _OUTPUT: Final = re.compile(r":\d+$")
 _NUMBERED: Final = re.compile(r"^(.*?[a-z])_?(\d+)$")
@@ -72,12 +84,16 @@ Key = tuple[str, ...]
 
 def unwrapped(name: str) -> str:
     """Return a name without wrappers' segments: `_orig_mod.module.layer.weight` is `layer.weight`."""
-    return _WRAPPER.sub("", name) if "module." in name or "_orig_mod." in name else name
+    return _WRAPPER.sub("", name) if _has_sign(name) else name
 
 
 def wrapping(name: str) -> str:
     """Return the wrappers' segments of a name, joined: what `unwrapped` takes off."""
-    return "".join(_WRAPPER.findall(name)) if "module." in name or "_orig_mod." in name else ""
+    return "".join(_WRAPPER.findall(name)) if _has_sign(name) else ""
+
+
+def _has_sign(name: str) -> bool:
+    return any(sign in name for sign in _SIGNS)
 
 
 def convention_key(name: str) -> Key:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
+from tensoraudit.checkpoints.optimizer_kinds import kind_before_state
 from tensoraudit.checkpoints.schema import Observation, OptimizerState, StoredCheckpoint, TrainingState
 
 _IDS: Final = ("params", "param_names")
@@ -39,7 +40,7 @@ def _optimizers(name: str, one: OptimizerState | None, other: OptimizerState | N
         yield Observation(kind, name, (one or other).kind, f"Only the {side} has the state of this optimizer.")  # type: ignore[union-attr]
         return
     for kind, what, a, b in (
-        ("optimizer_kind", "looks like", one.kind, other.kind),
+        ("optimizer_kind", "looks like", _kind(one), _kind(other)),
         ("optimizer_keys", "joins its state to parameters by", one.keyed, other.keyed),
         ("optimizer_fields", "keeps", sorted(one.fields), sorted(other.fields)),
         ("optimizer_parameters", "has state of", one.parameters, other.parameters),
@@ -48,6 +49,12 @@ def _optimizers(name: str, one: OptimizerState | None, other: OptimizerState | N
             yield Observation(kind, name, [a, b], f"The reference's {what} {_told(a)}, the candidate's {_told(b)}.")
     yield from _extra_keys(name, one, other)
     yield from _groups(name, one.groups, other.groups)
+
+
+def _kind(state: OptimizerState) -> str:
+    """What the optimiser is, by its groups where it has kept nothing yet."""
+    named = kind_before_state({key for group in state.groups for key in group}) if state.kind == "none" else "unknown"
+    return state.kind if named == "unknown" else named
 
 
 def _told(value: Any) -> str:

@@ -26,9 +26,10 @@ class PairedTensor(NamedTuple):
     every element agrees. "permuted", "reshaped", "padded" and "cast" from headers alone are suspicions, and `note` says
     so; with values they are facts: apart from that the tensors are equal. `by` says what brought the two together.
     `permutation`: the candidate is `reference.transpose(permutation)`. `loss` of a cast: {"narrowing": bool} from
-    headers; with values also "linf", "relative" (the largest |a - b| / |a|), "to_inf" and "to_zero" (numbers of
-    elements). `verdict` is the comparator's word on values that differ, `linf` the largest |a - b|. `digests` are the
-    SHA-256 of both in the reference's layout, each in its own dtype.
+    headers; with values also "linf", "relative" (the largest |a - b| / |a|), "to_inf", "to_zero" and, of integers,
+    "changed" (numbers of elements). `verdict` is the comparator's word on values that differ, `linf` the largest
+    |a - b|, None where elements are NaN or infinite on one side alone. `digests` are the SHA-256 of both in the
+    reference's layout, each in its own dtype.
     """
 
     reference: str

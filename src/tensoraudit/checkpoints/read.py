@@ -18,6 +18,7 @@ _READERS: Final = (
     "orbax",
     "saved_model_weights",
     "tensorflow_bundle",
+    "torch_folder",
     "safetensors_file",
     "torch_file",
     "keras_weights",

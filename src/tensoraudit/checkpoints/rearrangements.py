@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from tensoraudit.checkpoints.element_types import Array, ElementType
-from tensoraudit.checkpoints.precision import narrower
+from tensoraudit.checkpoints.element_types import PARTS, Array, ElementType
+from tensoraudit.equivalence.blocks import largest_magnitude
 from tensoraudit.equivalence.floor import EPS
+from tensoraudit.equivalence.gaps import agree
 
 ROUNDINGS: Final = 4.0
 """Roundings of the narrower type by which elements of one tensor may differ on two sides."""
@@ -35,17 +36,16 @@ def matching_orders(
     places = np.random.default_rng(0).integers(0, reference.size, min(_SAMPLE, 2 * reference.size))
     index = np.unravel_index(places, reference.shape)
     ours = types[0].widen(reference[index])
-    within = ROUNDINGS * EPS.get(narrower(types[0].name, types[1].name), 0.0) * _largest(ours)
+    within = ROUNDINGS * spacing(types[0].name, types[1].name) * largest_magnitude(ours)
     for order in orders:
         theirs = types[1].widen(candidate[tuple(index[axis] for axis in order)])
-        with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) <= within
-        if (near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all():
+        if agree(ours, theirs, within).all():
             yield order
 
 
-def _largest(values: Array) -> float:
-    return float(np.abs(values, dtype=np.float64).max(initial=0.0, where=np.isfinite(values)))
+def spacing(reference: str, candidate: str) -> float:
+    """Return the spacing of the numbers at 1.0 in the coarser of two float types; 0 where none is a float."""
+    return max(EPS.get(PARTS.get(name, name), 0.0) for name in (reference, candidate))
 
 
 def merged_shapes(a: Shape, b: Shape) -> Iterator[tuple[Shape, Shape]]:

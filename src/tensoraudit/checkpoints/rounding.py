@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from tensoraudit.checkpoints.element_types import Array, ElementType, narrow
+from tensoraudit.checkpoints.element_types import Array, ElementType, element_type, narrow
 from tensoraudit.checkpoints.precision import float_form, narrows
 from tensoraudit.checkpoints.workspace import STEP, Workspace
+from tensoraudit.equivalence.gaps import agree
 
 _EXPONENT: Final = np.array(0x7F800000, np.uint32)
 _DIGITS: Final = 24
@@ -27,8 +28,13 @@ class Rounding:
     """Compares parts of two tensors. Of the workspace it uses rows 0 and 1, and needs nothing of it after a call."""
 
     def __init__(self, types: tuple[ElementType, ElementType], workspace: Workspace) -> None:
+        self._complex = _only_complex(types)
+        if self._complex is not None:
+            types = _with_parts(types, self._complex)
         names = types[0].name, types[1].name
         self._types, self._side = types, 1 if narrows(*names) else 0
+        if _holds_integers(types[self._side]) and not _holds_integers(types[1 - self._side]):
+            self._side = 1 - self._side  # no float is rounded to an integer here, but integers are to floats
         self._name = names[self._side]
         is_fast = names[1 - self._side] == "float32" and self._name in ("bfloat16", "float16")
         self._nearest = _Nearest(self._name, workspace) if is_fast else None
@@ -42,8 +48,16 @@ class Rounding:
         """Tell whether a part is rounded. `values` are its numbers. NaN becomes NaN, the sign of 0 does not count.
 
         Of float64 each element may be rounded at once, as numpy does, or to float32 first: torch, TensorFlow and JAX do
-        so, which is another number where that falls on the middle between two.
+        so, which is another number where that falls on the middle between two. Of a complex side beside a real one
+        the real parts are rounded, and there may be no imaginary ones.
         """
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if self._complex is None:
+                return self._holds(words, values)
+            # A NaN is something too.
+            return not values[self._complex].imag.any() and self._holds(_real_parts(words), _real_parts(values))
+
+    def _holds(self, words: Pair, values: Pair) -> bool:
         wide, found = 1 - self._side, self._side
         if self._nearest is not None and self._nearest.explains(values[wide], values[found]):
             return True
@@ -59,8 +73,27 @@ class Rounding:
 
     def _same(self, one: Array, other: Array) -> Array:
         a, b = (self._types[self._side].widen(words) for words in (one, other))
-        same: Array = (a == b) | (np.isnan(a) & np.isnan(b))
-        return same
+        return agree(a, b, 0.0)
+
+
+def _holds_integers(kind: ElementType) -> bool:
+    return bool(kind.widen(np.zeros(1, kind.word)).dtype.kind in "iu")
+
+
+def _only_complex(types: tuple[ElementType, ElementType]) -> int | None:
+    """The side that is complex where the other is not."""
+    found = [side for side, each in enumerate(types) if each.word.kind == "c"]
+    return found[0] if len(found) == 1 else None
+
+
+def _with_parts(types: tuple[ElementType, ElementType], side: int) -> tuple[ElementType, ElementType]:
+    part = element_type(types[side].word.newbyteorder("=").type(0).real.dtype.name)
+    assert part is not None
+    return (part, types[1]) if side == 0 else (types[0], part)
+
+
+def _real_parts(sides: Pair) -> Pair:
+    return np.ascontiguousarray(sides[0].real), np.ascontiguousarray(sides[1].real)
 
 
 class _Nearest:

@@ -75,9 +75,10 @@ class Entry(NamedTuple):
 class OptimizerState:
     """The state of an optimiser, one per optimiser that a checkpoint holds.
 
-    `kind` is what its per-parameter `fields` look like: "adam", "sgd", "lamb", "adafactor", "none" (no state yet) or
-    "unknown". `keyed` tells how state is joined to parameters: by "position" (0, 1, ...), by "digits" ("0", "1", ...:
-    what a generic serialiser makes of positions), or by "name". `parameters` counts the parameters that have state.
+    `kind` is what its per-parameter `fields` and its hyperparameters look like: "adam" (AdamW too), "sgd", "lamb",
+    "adafactor", "rmsprop"..., "none" (no state yet) or "unknown". `keyed` tells how state is joined to parameters: by
+    "position" (0, 1, ...), by "digits" ("0", "1", ...: what a generic serialiser makes of positions), or by "name".
+    `parameters` counts the parameters that have state.
     `groups` are the parameter groups with their hyperparameters, "params" being the ids or names in their order.
     `extra` are top-level keys beside `state` and `param_groups`.
     """

@@ -28,7 +28,7 @@ _INDEX: Final = ".index.json"
 _WEIGHTS: Final = (".safetensors", ".bin", ".h5", ".msgpack")
 _SINGLE: Final[tuple[str, ...]] = (
     "model.safetensors", "diffusion_pytorch_model.safetensors", "adapter_model.safetensors", "pytorch_model.bin",
-    "tf_model.h5", "flax_model.msgpack",
+    "diffusion_pytorch_model.bin", "adapter_model.bin", "tf_model.h5", "flax_model.msgpack",
 )  # fmt: skip
 """Files that hold a whole model under this name, in the order in which loaders prefer them."""
 _FORMATS: Final = {
@@ -78,7 +78,15 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path) -> StoredCheckpoint:
     """Read an index with its files, or a folder. Raises InputError where none of the files can be read."""
-    plan = _plan(path)
+    return _read(path, _plan(path))
+
+
+def read_one(path: Path, file: str) -> StoredCheckpoint:
+    """Read a folder of which `file` holds the weights. Raises InputError where it cannot be read."""
+    return _read(path, _Plan(path, None, (file,), (file,), {}, {}))
+
+
+def _read(path: Path, plan: _Plan) -> StoredCheckpoint:
     shards, observations = _read_files(plan)
     if not shards:
         first = f": {observations[0].message}" if observations else ""

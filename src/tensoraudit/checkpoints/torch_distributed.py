@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tensoraudit.artifacts.globals import is_harmless
+from tensoraudit.checkpoints.averaged_sets import mark_averages
 from tensoraudit.checkpoints.dcp_files import ItemFiles, rank_of
 from tensoraudit.checkpoints.dcp_index import Chunk, Index, Leaf, read_index
 from tensoraudit.checkpoints.schema import Entry, Observation, Part, StoredCheckpoint
 from tensoraudit.checkpoints.stored_parts import first_number
 from tensoraudit.checkpoints.tiling import tiles
-from tensoraudit.checkpoints.torch_entries import mark_averages
 from tensoraudit.checkpoints.training_state import Found, find_training_state, plain_value
 
 _INDEX: Final = ".metadata"

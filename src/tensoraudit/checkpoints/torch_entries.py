@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tensoraudit.artifacts.pickles import StoredTensor
 from tensoraudit.artifacts.torch_files import check_reach, last_byte
+from tensoraudit.checkpoints.averaged_sets import mark_averages
 from tensoraudit.checkpoints.schema import Entry, Observation, Part, TrainingState
 from tensoraudit.checkpoints.stored_parts import first_number
+from tensoraudit.checkpoints.torch_names import names_apart
+from tensoraudit.checkpoints.torch_objects import Objects, SparseTensor, sparse_tensor
 from tensoraudit.checkpoints.torch_slices import SlicedTensor, sliced_tensor
-from tensoraudit.checkpoints.torch_tree import Instance, Keys, StoredArray, walk
+from tensoraudit.checkpoints.torch_tree import Instance, Keys, StoredArray
 from tensoraudit.checkpoints.training_state import Found, find_training_state
 
-_EMA: Final = re.compile(r"(?:^|[^a-z])(?:ema|averaged?|avg|shadow|teacher|swa|polyak)(?:$|[^a-z])", re.IGNORECASE)
-_MOST_MODULES: Final = 200_000
-_LONGEST_NAME: Final = 1_000
-_SPARSE: Final = "_rebuild_sparse_tensor"
+_LONGEST: Final = 500
+VIEWED: Final = {
+    ("conj",): "stored with its conjugate bit set",
+    ("neg",): "stored with its negative bit set",
+    ("conj", "neg"): "stored with its conjugate and its negative bit set",
+}
+"""By the bits of a tensor, the codec of a part whose bytes are not yet what torch makes of them."""
 
 
 class Storages(NamedTuple):
@@ -53,7 +58,7 @@ def contents_of(tree: Any, storages: Storages) -> Contents:
 
 def _number(leaf: Any, storages: Storages) -> int | float | None:
     """Return the one element of a stored tensor of numbers."""
-    if not isinstance(leaf, StoredTensor) or leaf.numel != 1 or storages.root is None:
+    if not isinstance(leaf, StoredTensor) or leaf.numel != 1 or leaf.bits or storages.root is None:
         return None
     offset, size = storages.places.get(leaf.storage, (None, 0))
     first = leaf.offset * leaf.item_bytes
@@ -69,17 +74,29 @@ class _Reading:
         self._found, self._storages = found, storages
         self._contents = Contents(training=found.training)
         self._owners: dict[tuple[Any, ...], str] = {}
+        self._apart: list[Keys | None] = []
 
     def of(self, tree: Any) -> Contents:
-        for keys, leaf in _with_modules(tree, self._storages.where):
+        objects = Objects(self._storages.where)
+        leaves = list(objects.leaves(tree))
+        for keys in objects.optimizers:
+            self._found.places.setdefault(keys, "optimizer")
+        self._contents.observations += map(self._lost, objects.lost)
+        self._apart = names_apart([keys for keys, _ in leaves])
+        for keys, leaf in leaves:
             if isinstance(leaf, StoredTensor):
                 self._add_tensor(keys, leaf)
             elif isinstance(leaf, StoredArray):
-                self._add(keys, leaf.dtype, leaf.shape, (Part(self._storages.file, None, 0, codec="pickle"),))
-            elif isinstance(leaf, Instance):
+                self._add(keys, leaf.dtype, leaf.shape, (Part(self._storages.file, None, leaf.bytes, codec="pickle"),))
+            else:
                 self._add_instance(keys, leaf)
         self._contents.entries = mark_averages(_apart_from_the_model(self._contents.entries))
         return self._contents
+
+    def _lost(self, keys: Keys) -> Observation:
+        name, file = ".".join(map(str, keys))[:_LONGEST], self._storages.file
+        message = f"{name} holds objects too deep inside each other to be read: tensors in them are not listed"
+        return Observation("file_unread", name, file, message, file)
 
     def _add_tensor(self, keys: Keys, tensor: StoredTensor) -> None:
         parts = self._parts(keys, tensor)
@@ -97,21 +114,20 @@ class _Reading:
             parts = tuple(part for start, local in sliced.pieces for part in self._parts(keys, local, start))
             entry = self._add(keys, sliced.dtype, sliced.shape, parts)
             self._contents.slices[entry.full_name] = sliced
-        elif leaf.cls.endswith(_SPARSE):
-            self._add_sparse(keys, leaf)
+        elif (sparse := sparse_tensor(leaf)) is not None:
+            self._add_sparse(keys, sparse)
 
-    def _add_sparse(self, keys: Keys, leaf: Instance) -> None:
+    def _add_sparse(self, keys: Keys, sparse: SparseTensor) -> None:
         """A sparse tensor: its bytes are indices and values, which no reader of dense bytes can use."""
-        inner = leaf.arguments[1] if len(leaf.arguments) > 1 else None
-        if not isinstance(inner, list) or len(inner) < 3 or not isinstance(inner[1], StoredTensor):
-            return
-        shape = inner[2] if isinstance(inner[2], list) else []
-        if all(isinstance(size, int) and size >= 0 for size in shape):
-            pieces = [self._part(each, codec="sparse") for each in inner[:2] if isinstance(each, StoredTensor)]
-            self._add(keys, inner[1].dtype, tuple(shape), tuple(part._replace(offset=None) for part in pieces))
+        pieces = [part for piece in sparse.pieces for part in self._parts(keys, piece)]
+        parts = tuple(part._replace(offset=None, stride=(), codec="sparse") for part in pieces)
+        self._add(keys, sparse.pieces[-1].dtype, sparse.shape, parts)
 
     def _add(self, keys: Keys, dtype: str, shape: tuple[int, ...], parts: tuple[Part, ...]) -> Entry:
         group, path, name = self._found.place_of(keys)
+        named = self._apart[len(self._contents.entries)]
+        if named is not None:
+            path, name = named[: len(path)], ".".join(named[len(path) :])
         entry = Entry(name, dtype, shape, parts, group, path)
         self._contents.entries.append(entry)
         return entry
@@ -123,49 +139,14 @@ class _Reading:
         part = self._part(tensor)
         return (part._replace(start=start, shape=tensor.shape),) if start else (part,)
 
-    def _part(self, tensor: StoredTensor, codec: str = "") -> Part:
+    def _part(self, tensor: StoredTensor) -> Part:
         offset, _ = self._storages.places[tensor.storage]
         first = tensor.offset * tensor.item_bytes
         stride = () if is_contiguous(tensor.shape, tensor.stride) else tensor.stride
         size = max(0, last_byte(tensor) - first) if stride else tensor.numel * tensor.item_bytes
-        codec = codec or ("" if offset is not None else self._storages.codec)
+        codec = VIEWED.get(tensor.bits) or ("" if offset is not None else self._storages.codec)
         place = None if offset is None else offset + first
         return Part(self._storages.file, place, size, stride=stride, rank=self._storages.rank, codec=codec)
-
-
-def _with_modules(tree: Any, where: str) -> Iterator[tuple[Keys, Any]]:
-    """The leaves of the tree, a module replaced by the tensors of its `state_dict` under their dotted names."""
-    for keys, leaf in walk(tree, where):
-        module = module_tensors(leaf) if isinstance(leaf, Instance) else None
-        if module is None:
-            yield keys, leaf
-        else:
-            yield from (((*keys, name), tensor) for name, tensor in module.items())
-
-
-def module_tensors(root: Instance) -> dict[str, Any] | None:
-    """Return what the `state_dict` of a pickled nn.Module has, by name; None when the instance is no module."""
-    if not _registry(root, "_modules") or not _registry(root, "_parameters"):
-        return None
-    tensors: dict[str, Any] = {}
-    stack = [("", root)]
-    for _ in range(_MOST_MODULES):
-        if not stack:
-            break
-        prefix, module = stack.pop()
-        hidden = module.fields.get("_non_persistent_buffers_set")
-        hidden = hidden if isinstance(hidden, list) else []
-        for registry in ("_parameters", "_buffers"):
-            named = (module.fields.get(registry) or {}).items() if _registry(module, registry) else ()
-            tensors |= {f"{prefix}{name}": value for name, value in named if value is not None and name not in hidden}
-        children = module.fields["_modules"].items() if _registry(module, "_modules") else ()
-        inner = [(f"{prefix}{name}.", child) for name, child in children if isinstance(child, Instance)]
-        stack += [each for each in inner[::-1] if len(each[0]) < _LONGEST_NAME]
-    return tensors
-
-
-def _registry(module: Instance, name: str) -> bool:
-    return isinstance(module.fields.get(name), dict)
 
 
 def is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -189,18 +170,3 @@ def _apart_from_the_model(entries: list[Entry]) -> list[Entry]:
     stray = {path for path in counts if not path or path[-1].isdigit()}
     stray = stray if len(stray) < len(counts) else set()
     return [each._replace(group="other") if each.group == "model" and each.path in stray else each for each in entries]
-
-
-def mark_averages(entries: list[Entry]) -> list[Entry]:
-    """Give the group "ema" to a mapping of averaged weights that stands beside one with the same names.
-
-    `module.` before a name is what AveragedModel puts there.
-    """
-    names: dict[tuple[str, ...], set[str]] = {}
-    for entry in entries:
-        if entry.group == "model":
-            names.setdefault(entry.path, set()).add(entry.name.removeprefix("module."))
-    averaged = {path for path in names if any(_EMA.search(key) for key in path)}
-    others = [names[path] for path in names if path not in averaged]
-    beside = {path for path in averaged if any(2 * len(names[path] & other) > len(names[path]) for other in others)}
-    return [each._replace(group="ema") if each.group == "model" and each.path in beside else each for each in entries]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from tensoraudit.checkpoints.optimizer_kinds import kind_of
 from tensoraudit.checkpoints.schema import Group, OptimizerState, TrainingState
 
 Keys = tuple[Any, ...]
@@ -35,15 +36,6 @@ _SCHEDULER: Final = re.compile(r"(?:^|_)(?:lr_)?sched(?:uler)?s?(?:_|$)|lr_?sche
 _SCALER: Final = re.compile(r"(?:^|_)(?:grad_?|loss_?)?scaler(?:_|$)|gradscaler|^amp$", re.IGNORECASE)
 _LOADER: Final = re.compile(r"loader|sampler|dataset_state|data_state|data_iter", re.IGNORECASE)
 _RNG: Final = re.compile(r"rng|random|prng|seed_state", re.IGNORECASE)
-_FIELDS: Final[tuple[tuple[str, frozenset[str]], ...]] = (
-    ("lamb", frozenset({"weight_norm"})),
-    ("lamb", frozenset({"trust_ratio"})),
-    ("adafactor", frozenset({"exp_avg_sq_row"})),
-    ("adafactor", frozenset({"row_var"})),
-    ("adam", frozenset({"exp_avg", "exp_avg_sq"})),
-    ("sgd", frozenset({"momentum_buffer"})),
-)
-"""The first whose names are all among the fields."""
 
 
 @dataclass(slots=True)
@@ -183,7 +175,8 @@ def optimizer_of(node: Any, keys: Keys = ()) -> OptimizerState | None:
     ids = list(per_parameter) or [each for group in groups for each in _ids(group)]
     extra = tuple(str(key) for key in node if key not in ("state", "param_groups"))
     path = tuple(map(str, keys))
-    return OptimizerState(path, kind_of(fields), _keyed(ids), fields, len(per_parameter), groups, extra)
+    kind = kind_of(fields, {str(name) for group in groups for name in group})
+    return OptimizerState(path, kind, _keyed(ids), fields, len(per_parameter), groups, extra)
 
 
 def _place_addresses(node: dict[Any, Any]) -> None:
@@ -203,14 +196,6 @@ def _place_addresses(node: dict[Any, Any]) -> None:
         node["state"] = {places.get(key, key): value for key, value in state.items()}
         for row in rows:
             row["params"] = [places[each] for each in row["params"]]
-
-
-def kind_of(fields: tuple[str, ...]) -> str:
-    """Return what optimiser the names of its per-parameter state speak of."""
-    present = frozenset(fields)
-    if not present - {"step"}:
-        return "none"
-    return next((kind for kind, wanted in _FIELDS if wanted <= present), "unknown")
 
 
 def plain_value(value: Any) -> Any:

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-import numpy as np
-
 from tensoraudit.checkpoints.block_comparison import BlockComparison, Outcome, Run
 from tensoraudit.checkpoints.digests import BEHIND, Threads, digest_entry
 from tensoraudit.checkpoints.element_types import Array, element_type, narrow
@@ -26,7 +24,7 @@ from tensoraudit.checkpoints.header_status import (
 from tensoraudit.checkpoints.likely_order import likely_order
 from tensoraudit.checkpoints.paired import PairedTensor, Status
 from tensoraudit.checkpoints.precision import narrower
-from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes
+from tensoraudit.checkpoints.rearrangements import ROUNDINGS, Order, matching_orders, merged_shapes, spacing
 from tensoraudit.checkpoints.schema import Entry, StoredCheckpoint
 from tensoraudit.checkpoints.shares import ROWS, Workspaces
 from tensoraudit.checkpoints.stored_parts import Buffers
@@ -34,8 +32,8 @@ from tensoraudit.checkpoints.values import UnreadableValues, read_entry, type_of
 from tensoraudit.checkpoints.verdicts import Distance, Tally
 from tensoraudit.checkpoints.views import ELEMENTS, HELD, inverse, view_blocks, view_of
 from tensoraudit.checkpoints.workspace import Workspace
-from tensoraudit.equivalence.blocks import blocks
-from tensoraudit.equivalence.floor import EPS
+from tensoraudit.equivalence.blocks import blocks, largest_magnitude
+from tensoraudit.equivalence.gaps import gaps
 from tensoraudit.equivalence.parameter import is_folded
 from tensoraudit.equivalence.steps import Steps, apply, describe, find_steps
 from tensoraudit.equivalence.verdict import Verdict
@@ -175,8 +173,8 @@ class _Settling:
             return None
         if self._plain is not None and not self._may_be_moved(self._plain):
             return None
-        ours, theirs = self._rounded_alike()
-        steps = find_steps(ours, theirs)
+        ours, theirs = values = self._value(0), self._value(1)
+        steps = find_steps(*self._rounded_alike(values))
         if not steps:
             return None
         status: Status = "permuted" if self._a.shape == self._b.shape else "reshaped"
@@ -186,7 +184,7 @@ class _Settling:
         """What the user's map says of it."""
         if self._most_bytes() > HELD:
             raise UnreadableValues("it is too large for the steps of the map")
-        ours, theirs = self._rounded_alike()
+        ours, theirs = values = self._value(0), self._value(1)
         try:
             made = apply(steps, ours)
         except ValueError as problem:
@@ -194,20 +192,23 @@ class _Settling:
         if made.shape != theirs.shape:
             note = f"the map gives {list(made.shape)}, the candidate has {list(theirs.shape)}"
             return self._pair._replace(status="different", note=note)
-        distance = self._judged(made, theirs)
-        status: Status = "permuted" if made.ndim == ours.ndim else "reshaped"
+        rounded, others = self._rounded_alike(values)
+        distance = self._judged(apply(steps, rounded), others)
+        note = f"by the map: {describe(steps)}"
         if distance is not None and not distance.verdict.passes:
-            status = "different"
-        return self._after_steps(status, f"by the map: {describe(steps)}", distance)
+            return self._after_steps("different", note, distance)
+        status: Status = "permuted" if made.ndim == ours.ndim else "reshaped"
+        return self._after_steps(status, note, self._judged(made, theirs))
 
     def _after_steps(self, status: Status, note: str, distance: Distance | None) -> PairedTensor:
         verdict = Verdict.IDENTICAL if distance is None else distance.verdict
+        reason = "" if distance is None or distance.is_number else distance.reason
         return self._pair._replace(
             status=status,
             verdict=str(verdict),
-            linf=0.0 if distance is None else distance.linf,
+            linf=0.0 if distance is None else distance.apart,
             digests=self._own_digests(),
-            note=_joined(self._pair.note, note),
+            note=_joined(self._pair.note, note, reason),
         )
 
     def _most_bytes(self) -> int:
@@ -267,11 +268,8 @@ class _Settling:
             return False
         one = outcome.distance.largest
         pieces = (self._types[1].widen(words) for words in self._flat(1, self._tools.buffers[1])())
-        other = max((float(np.abs(piece).max()) for piece in pieces), default=0.0)
-        return abs(one - other) <= ROUNDINGS * self._eps() * max(one, other)
-
-    def _eps(self) -> float:
-        return EPS.get(narrower(self._a.dtype, self._b.dtype), 0.0)
+        other = max(map(largest_magnitude, pieces), default=0.0)
+        return abs(one - other) <= ROUNDINGS * spacing(self._a.dtype, self._b.dtype) * max(one, other)
 
     def _compared_flat(self) -> Outcome:
         one, other = self._tools.buffers
@@ -293,7 +291,7 @@ class _Settling:
 
     def _judged(self, made: Array, theirs: Array) -> Distance | None:
         """The distance of two arrays of values; None where they are equal."""
-        if np.array_equal(made, theirs):
+        if all(not gaps(x, y).any() for _, (x, y) in blocks(made, theirs)):  # NaN is no 0
             return None
         tally = Tally((self._a.dtype, self._b.dtype))
         for _, (x, y) in blocks(made, theirs, size=ELEMENTS):
@@ -303,16 +301,15 @@ class _Settling:
     def _own_digests(self) -> tuple[str, str]:
         return digest_entry(*self._sides[0]), digest_entry(*self._sides[1])
 
-    def _rounded_alike(self) -> tuple[Array, Array]:
+    def _rounded_alike(self, values: tuple[Array, Array]) -> tuple[Array, Array]:
         """The values of both sides in the narrower of their types, so that a cast does not hide an order."""
         name = narrower(self._a.dtype, self._b.dtype)
-        values = [self._value(side) for side in (0, 1)]
+        kind, rounded = element_type(name), list(values)
         for side, entry in enumerate((self._a, self._b)):
             words = narrow(values[side], name) if entry.dtype != name else None
-            kind = element_type(name)
             if words is not None and kind is not None:
-                values[side] = kind.widen(words.reshape(-1)).reshape(entry.shape)
-        return values[0], values[1]
+                rounded[side] = kind.widen(words.reshape(-1)).reshape(entry.shape)
+        return rounded[0], rounded[1]
 
 
 def _blocks_of(view: Array) -> Run:

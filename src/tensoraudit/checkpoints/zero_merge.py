@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final
 
+from tensoraudit.checkpoints.optimizer_kinds import kind_of
 from tensoraudit.checkpoints.schema import Entry, Observation, OptimizerState
-from tensoraudit.checkpoints.training_state import kind_of, optimizer_of
+from tensoraudit.checkpoints.training_state import optimizer_of
 from tensoraudit.checkpoints.zero_files import RankFile, ZeroFiles
 from tensoraudit.checkpoints.zero_layout import (
     Flat,
@@ -152,9 +153,9 @@ class _Merging:
                     self._moment(name, each, shape, pieces) for name, shape, pieces in found if pieces
                 ]
         names = [name for group in self._groups for name in group] if rows else []
-        self._merged.optimizer = OptimizerState(
-            ("optimizer",), kind_of(fields), "name", fields, len(names), self._hyperparameters(base)
-        )
+        groups = self._hyperparameters(base)
+        kind = kind_of(fields, {key for group in groups for key in group})
+        self._merged.optimizer = OptimizerState(("optimizer",), kind, "name", fields, len(names), groups)
 
     def _hyperparameters(self, base: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """The groups with the names of their parameters; where their numbers differ, without."""

@@ -8,6 +8,7 @@ pairing      which candidate output belongs to which reference output
 tensor       compares one output
 structure    the structural rules, before any number counts
 metrics      how far two arrays are apart, in one pass over memory (`blocks`, `ulp`)
+gaps         how far two numbers are apart, whatever their types: complex ones, integers of 64 bits
 floor        how far apart two right computations would be
 decisions    what a user would decide from a tensor (argmax, sign), and whether it changed
 verdict      the six verdicts and the table that picks one, by the limits of `tolerance`

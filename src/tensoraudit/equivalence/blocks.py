@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensoraudit.equivalence.gaps import gaps, is_plain, magnitudes
+
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 
@@ -56,11 +58,13 @@ def index_at(offset: int, shape: Index) -> Index:
 
 
 def largest_difference(x: Array, y: Array) -> float:
-    """Return max|x - y| in double precision over two arrays of one shape, whatever their (real) dtypes.
+    """Return max|x - y| in double precision over two arrays of one shape, whatever their dtypes.
 
     Elements where either side is NaN or infinite do not count: where they stand is judged by structural rule 1. An
     empty array gives 0.0.
     """
+    if not (is_plain(x.dtype) and is_plain(y.dtype)):
+        return max((_largest_gap(a, b) for _, (a, b) in blocks(x, y)), default=0.0)
     worst = 0.0
     left, right = np.empty(BLOCK), np.empty(BLOCK)
     for _, (a, b) in blocks(x, y):
@@ -75,8 +79,16 @@ def largest_difference(x: Array, y: Array) -> float:
     return worst
 
 
+def _largest_gap(a: Array, b: Array) -> float:
+    """The same of one piece, for what does not become float64 as it is."""
+    return float(gaps(a, b).max(initial=0.0, where=np.isfinite(a) & np.isfinite(b)))
+
+
 def largest_magnitude(x: Array) -> float:
-    """Return the largest |x| among the finite elements of a real array, 0.0 when there are none."""
+    """Return the largest |x| among the finite elements, 0.0 when there are none."""
+    if x.dtype.kind == "c":
+        sizes = (magnitudes(a) for _, (a,) in blocks(x))
+        return max((float(size.max(initial=0.0, where=np.isfinite(size))) for size in sizes), default=0.0)
     worst = 0.0
     buffer = np.empty(BLOCK)
     for _, (a,) in blocks(x):
@@ -89,5 +101,5 @@ def largest_magnitude(x: Array) -> float:
 
 
 def in_unit_interval(values: Array) -> bool:
-    """Tell whether all values lie in [0, 1], as probabilities do."""
-    return all(bool(((a >= 0) & (a <= 1)).all()) for _, (a,) in blocks(values))
+    """Tell whether all values lie in [0, 1], as probabilities do. Complex numbers have no order, and do not."""
+    return values.dtype.kind != "c" and all(bool(((a >= 0) & (a <= 1)).all()) for _, (a,) in blocks(values))

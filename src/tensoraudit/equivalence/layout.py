@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-import numpy as np
-
 from tensoraudit.equivalence.blocks import Array, Index, blocks
+from tensoraudit.equivalence.gaps import agree
 
 # 6! = 720 orders are still tried in a moment; no layout that a framework uses has more axes.
 _MAX_RANK = 6
@@ -19,7 +18,7 @@ _MAX_RANK = 6
 def find_permutation(reference: Array, candidate: Array, within: float) -> Index | None:
     """Return the axis order for which `candidate.transpose(order)` is within `within` of the reference, else None.
 
-    Works on real dtypes of any width; NaN and Inf must stand at the same places. The identity is not tried: whoever
+    Works on dtypes of any width; NaN and Inf must stand at the same places. The identity is not tried: whoever
     calls has already found that it fails.
     """
     if reference.ndim != candidate.ndim or not 2 <= reference.ndim <= _MAX_RANK or not reference.size:
@@ -51,9 +50,4 @@ def is_convention(order: Sequence[int]) -> bool:
 
 def _agree(a: Array, b: Array, within: float) -> bool:
     """Compare block by block; the first block that differs ends it, which refutes a wrong order at once."""
-    for _, (x, y) in blocks(a, b):
-        with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(x.astype(np.float64) - y.astype(np.float64)) <= within
-        if not near.all() and not (near | (x == y) | ((x != x) & (y != y))).all():  # noqa: PLR0124 (x != x is NaN)
-            return False
-    return True
+    return all(bool(agree(x, y, within).all()) for _, (x, y) in blocks(a, b))

@@ -103,9 +103,10 @@ def judged(pair: Pair, reference: Sequence[Parameter], candidate: Parameter) -> 
 def is_folded(expected: Array, found: Array, axis: int) -> bool:
     """Tell whether `found` is `expected` with each slice along an axis times a factor of its own, not all alike.
 
-    Slices of one element tell nothing: any number is any other times a factor.
+    Slices of one element tell nothing: any number is any other times a factor. A normalisation has real factors, so
+    that complex numbers are none.
     """
-    if expected.ndim < 2 or expected.dtype.kind != "f" or expected.shape[axis] < 2:
+    if expected.ndim < 2 or expected.dtype.kind != "f" or found.dtype.kind == "c" or expected.shape[axis] < 2:
         return False
     rows, own = np.moveaxis(expected, axis, 0), np.moveaxis(found, axis, 0)
     if rows[0].size < 2:
@@ -120,4 +121,5 @@ def is_folded(expected: Array, found: Array, axis: int) -> bool:
             if not size or not np.abs(y - factor * x).max() <= within:
                 return False
         factors.append(factor)
-    return bool(np.std(factors) > 1e-3 * np.abs(factors).max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.std(factors) > 1e-3 * np.abs(factors).max())

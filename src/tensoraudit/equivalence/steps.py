@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tensoraudit.equivalence.blocks import Array, blocks, largest_magnitude
+from tensoraudit.equivalence.gaps import gaps, magnitudes
 from tensoraudit.equivalence.layout import find_permutation
 
 Step = Mapping[str, Any]
@@ -96,9 +97,13 @@ def same(a: Array, b: Array) -> bool:
     """Tell whether two weights are one and the same, element by element, up to `SAME` of the largest."""
     if a.shape != b.shape:
         return False
-    limit = SAME * largest_magnitude(a) if a.dtype.kind == "f" else 0.0
-    pieces = (piece for _, piece in blocks(a, b))
-    return all(bool((np.abs(x.astype(np.float64) - y.astype(np.float64)) <= limit).all()) for x, y in pieces)
+    limit = _limit(a)
+    return all(bool((gaps(x, y) <= limit).all()) for _, (x, y) in blocks(a, b))
+
+
+def _limit(a: Array) -> float:
+    """How far apart elements may be; integers are exact."""
+    return SAME * largest_magnitude(a) if a.dtype.kind in "fc" else 0.0
 
 
 def difference(a: Array, b: Array) -> float:
@@ -107,8 +112,9 @@ def difference(a: Array, b: Array) -> float:
         return math.inf
     size, gap = 0.0, 0.0
     for _, (x, y) in blocks(a, b):
-        apart = x.astype(np.float64) - y
-        size, gap = size + float(np.square(x, dtype=np.float64).sum()), gap + float(apart @ apart)
+        length, apart = magnitudes(x), gaps(x, y)
+        with np.errstate(all="ignore"):
+            size, gap = size + float(length @ length), gap + float(apart @ apart)
     return math.sqrt(gap / size) if size else (0.0 if gap == 0.0 else math.inf)
 
 
@@ -147,8 +153,7 @@ def _search(reference: Array, candidate: Array, flips: Sequence[int] | None) -> 
 
 
 def _transposed(reference: Array, candidate: Array) -> Iterator[Steps]:
-    within = SAME * largest_magnitude(reference)
-    order = find_permutation(candidate, reference, within)
+    order = find_permutation(candidate, reference, _limit(reference))
     if order is not None:
         yield ({"transpose": list(order)},)
 

@@ -201,7 +201,7 @@ def _what(pair: PairedTensor) -> str:
 def _detail(group: Sequence[PairedTensor]) -> str:
     pair = group[0]
     worst = summary.largest(each.linf for each in group)
-    loss = {key: summary.largest(each.loss.get(key) for each in group) for key in ("to_inf", "to_zero")}
+    loss = {key: summary.largest(each.loss.get(key) for each in group) for key in _LOST}
     parts = [
         f"axes {list(pair.permutation)}" if pair.permutation else "",
         pair.verdict,
@@ -217,7 +217,7 @@ def _note(pair: PairedTensor) -> str:
     return "" if pair.linf is not None else pair.note
 
 
-_LOST: Final = {"to_inf": "infinite", "to_zero": "0"}
+_LOST: Final = {"to_inf": "infinite", "to_zero": "0", "changed": "another number"}
 
 
 def _line(text: str) -> RenderableType:
