@@ -60,6 +60,48 @@ def test_wrappers_inside_a_name():
     assert unwrapped("submodule.weight") == "submodule.weight"
 
 
+@pytest.mark.parametrize(
+    ("full", "saved"),
+    [
+        ("q_proj.base_layer.weight", "q_proj.weight"),
+        ("q_proj.lora_A.default.weight", "q_proj.lora_A.weight"),
+        ("q_proj.lora_B.my_task.bias", "q_proj.lora_B.bias"),
+        ("embed.lora_embedding_A.default", "embed.lora_embedding_A"),
+        ("q_proj.lora_magnitude_vector.default.weight", "q_proj.lora_magnitude_vector"),
+        ("score.modules_to_save.default.weight", "score.weight"),
+        ("base_layer.bias", "bias"),
+    ],
+)
+def test_names_of_adapters_as_peft_keeps_and_saves_them(full, saved):
+    assert unwrapped(f"model.{full}") == f"model.{saved}" == unwrapped(f"model.{saved}")
+    assert unwrapped("lora_A.weight") == "lora_A.weight" and unwrapped("my_base_layer.weight") == "my_base_layer.weight"
+
+
+def test_what_peft_leaves_out_is_told():
+    assert wrapping("m.q.lora_A.default.weight") == "default."
+    assert wrapping("m.q.base_layer.weight") == "base_layer."
+
+
+def test_a_model_with_adapters_against_its_adapters_and_against_its_base():
+    front = "base_model.model."
+    adapters = [f"layers.{n}.q.lora_{side}" for n in range(2) for side in "AB"]
+    base = [f"layers.{n}.{layer}.weight" for n in range(2) for layer in "qk"]
+    kept = [name.replace(".q.", ".q.base_layer.") for name in base]
+    full = stored([front + name for name in (*kept, *(f"{name}.default.weight" for name in adapters))])
+    found, prefixes = paired(full, stored([f"{front}{name}.weight" for name in adapters]))
+    assert found == {f"{front}{name}.default.weight": (f"{front}{name}.weight", "prefix") for name in adapters}
+    assert ("default.", "") in prefixes
+    found, _ = paired(stored(base), full)
+    assert {ours: theirs for ours, (theirs, _) in found.items()} == {
+        ours: front + theirs for ours, theirs in zip(base, kept, strict=True)
+    }
+
+
+def test_two_adapters_of_one_layer_are_not_guessed_at():
+    full = stored([f"q.lora_A.{name}.weight" for name in ("one", "two")])
+    assert paired(full, stored(["q.lora_A.weight"]))[0] == {}
+
+
 def test_both_sides_have_a_prefix_of_their_own():
     found, prefixes = paired(stored([f"net.{n}" for n in NAMES]), stored([f"module.model.{n}" for n in NAMES]))
     assert found == {f"net.{n}": (f"module.model.{n}", "prefix") for n in NAMES}

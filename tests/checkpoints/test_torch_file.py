@@ -153,7 +153,7 @@ def test_training_state(net: Net, tmp_path: Path, legacy: bool) -> None:
         (lambda p: torch.optim.SGD(p, 0.1), "none", 0),
         (lambda p: torch.optim.Adam(p, amsgrad=True), "adam", 5),
         (lambda p: torch.optim.Adafactor(p), "adafactor", 5),
-        (lambda p: torch.optim.RMSprop(p), "unknown", 5),
+        (lambda p: torch.optim.RMSprop(p), "rmsprop", 5),
     ],
 )
 def test_kinds_of_optimizers(net: Net, tmp_path: Path, make: Any, kind: str, count: int) -> None:

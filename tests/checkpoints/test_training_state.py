@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tensoraudit.checkpoints.training_state import find_training_state, kind_of, optimizer_of, plain_value
+from tensoraudit.checkpoints.training_state import find_training_state, optimizer_of, plain_value
 
 
 class Tensor(NamedTuple):
@@ -106,19 +106,6 @@ def test_a_counter_that_cannot_be_read_is_there(leaf: object, unread: tuple[str,
 def test_a_counter_that_is_read_under_another_name_is_not_unread() -> None:
     found = find_training_state({"model": {"w": 1.5}, "step": Tensor("int64", ()), "global_step": 3}, lambda _: None)
     assert (found.training.step, found.training.unread) == (3, ())
-
-
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
-        (("exp_avg", "exp_avg_sq", "step"), "adam"), (("exp_avg", "exp_avg_sq", "trust_ratio"), "lamb"),
-        (("exp_avg", "exp_avg_sq", "weight_norm", "adam_norm"), "lamb"), (("momentum_buffer",), "sgd"),
-        (("step", "row_var", "col_var"), "adafactor"), (("exp_avg_sq_row", "exp_avg_sq_col", "step"), "adafactor"),
-        (("step",), "none"), ((), "none"), (("square_avg", "step"), "unknown"),
-    ],
-)  # fmt: skip
-def test_kinds(fields: tuple[str, ...], kind: str) -> None:
-    assert kind_of(fields) == kind
 
 
 def test_flat_names_of_an_optimizer() -> None:

@@ -8,7 +8,7 @@ Reads the object graph of `pickle_nodes` by PyTorch's conventions (torch/_utils.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from tensoraudit.artifacts.globals import is_harmless, is_safe_for_torch
@@ -16,6 +16,7 @@ from tensoraudit.artifacts.pickle_nodes import Call, Global, Items, Pairs, Persi
 
 RootKind = Literal["state_dict", "pickled_module", "tensor", "object"]
 
+_BITS: Final = ("conj", "neg")
 _MAX_DEPTH: Final = 4
 _MAX_MAPPINGS: Final = 20_000
 _MAX_WRAPPERS: Final = 8
@@ -37,7 +38,8 @@ _ITEM_BYTES: Final = {
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """A tensor of a checkpoint. `shape`, `stride`, `offset` and `numel` count elements; `storage` is the key of its
-    bytes ("" for a meta tensor, which has none). `storage_numel` is what the pickle says the storage holds.
+    bytes ("" for a meta tensor, which has none). `storage_numel` is what the pickle says the storage holds. `bits` are
+    what torch does to each element as it is read, and has not done to what it stored: "conj", "neg", or both.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StoredTensor:
     storage: str
     offset: int
     storage_numel: int
+    bits: tuple[str, ...] = ()
 
     @property
     def numel(self) -> int:
@@ -159,6 +162,35 @@ def _unwrap(node: Call) -> Any:
     return node.arguments[0]
 
 
+def attachments_of(node: Any) -> list[tuple[Any, Any]]:
+    """Return (name, node) of what is pickled with a tensor of `tensor_of`: the attributes of a parameter or subclass,
+    and the scales of a quantised tensor."""
+    found: list[tuple[Any, Any]] = []
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(node, Call) or not isinstance(node.callee, Global):
+            break
+        callee = node.callee.name.rpartition(".")[2]
+        found += _attributes(node.state)
+        if callee in _WITH_STATE and len(node.arguments) >= 4:
+            found += _attributes(node.arguments[3])
+        if callee == "_rebuild_qtensor" and len(node.arguments) >= 5 and isinstance(node.arguments[4], Items):
+            found += zip(_QUANTIZER, node.arguments[4].values[1:3], strict=False)
+        if callee not in _WRAPPERS or not node.arguments:
+            break
+        node = _unwrap(node)
+    return found
+
+
+_WITH_STATE: Final = {"_rebuild_parameter_with_state", "_rebuild_from_type", "_rebuild_from_type_v2"}
+_QUANTIZER: Final = ("scales", "zero_points")
+
+
+def _attributes(state: Any) -> list[tuple[Any, Any]]:
+    """The attributes that a state sets: a dict, or a pair of one for `__dict__` and one for slots."""
+    states = state.values if isinstance(state, Items) else [state]
+    return [pair for each in states[:2] for pair in pairs_of(each)]
+
+
 def _plain_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
     storage = storage_of(arguments[0]) if len(arguments) >= 4 else None
     if storage is None:
@@ -173,13 +205,23 @@ def _plain_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
     return StoredTensor(name, dtype, shape, stride, key, offset, numel)
 
 
+def _viewed_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
+    """A tensor whose last argument, a dict behind all others, may say that it is a conjugate or negative view."""
+    tensor = _plain_tensor(arguments, name)
+    metadata = arguments[7 if isinstance(arguments[6], Global) else 6 :] if len(arguments) >= 7 else []
+    if tensor is None or not metadata:
+        return tensor
+    set_ = {key for key, value in pairs_of(metadata[0]) if isinstance(key, str) and value is True}
+    return replace(tensor, bits=tuple(bit for bit in _BITS if bit in set_))
+
+
 def _meta_tensor(arguments: list[Any], name: str) -> StoredTensor | None:
     shape = sizes_of(arguments[1]) if len(arguments) >= 3 and isinstance(arguments[0], Global) else None
     return None if shape is None else StoredTensor(name, dtype_of(arguments[0].name), shape, (), "", 0, 0)
 
 
 _BUILDERS: Final = {
-    "_rebuild_tensor": _plain_tensor, "_rebuild_tensor_v2": _plain_tensor, "_rebuild_tensor_v3": _plain_tensor,
+    "_rebuild_tensor": _plain_tensor, "_rebuild_tensor_v2": _viewed_tensor, "_rebuild_tensor_v3": _viewed_tensor,
     "_rebuild_qtensor": _plain_tensor, "_rebuild_meta_tensor_no_storage": _meta_tensor,
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tensoraudit.checkpoints.optimizer_kinds import kind_before_state
 from tensoraudit.checkpoints.schema import OptimizerState, StoredCheckpoint, TrainingState
 from tensoraudit.report.amounts import amount
 
@@ -59,8 +60,7 @@ def _generators(stored: StoredCheckpoint) -> Iterator[str]:
 
 def _optimizer(state: OptimizerState) -> str:
     """`adam, state of 24 parameters by position, 2 groups`."""
-    kind = {"none": "no state yet", "unknown": f"fields {', '.join(state.fields)}"}.get(state.kind, state.kind)
-    words = [kind]
+    words = [_kind(state)]
     if state.parameters:
         by = f" by {state.keyed}" if state.keyed else ""
         words.append(f"state of {amount(state.parameters, 'parameter')}{by}")
@@ -68,6 +68,15 @@ def _optimizer(state: OptimizerState) -> str:
         words.append(amount(len(state.groups), "group"))
         words += [f"{key} {_rates(state, key)}" for key in ("lr", "weight_decay") if _rates(state, key)]
     return ", ".join(words)
+
+
+def _kind(state: OptimizerState) -> str:
+    if state.kind == "none":
+        named = kind_before_state({key for group in state.groups for key in group})
+        return "no state yet" if named == "unknown" else f"{named}, no state"
+    if state.kind == "unknown":
+        return f"fields {', '.join(state.fields)}" if state.fields else "of unknown kind"
+    return state.kind
 
 
 def _rates(state: OptimizerState, key: str) -> str:
