@@ -286,6 +286,22 @@ def test_bfloat16_arrives_exactly_and_says_what_it_is(training):
     assert not kinds(loaded, "cast")
 
 
+def test_a_tied_weight_is_found_under_any_of_its_names(tmp_path):
+    shared = torch.arange(6.0).reshape(2, 3)
+    torch.save({"emb.weight": shared, "head.weight": shared, "bias": torch.ones(2)}, tmp_path / "both.pt")
+    for kept in ("emb.weight", "head.weight"):
+        torch.save({kept: shared.clone(), "bias": torch.ones(2)}, tmp_path / "one.pt")
+        loaded = load_checkpoint(tmp_path / "one.pt", schema=tmp_path / "both.pt")
+        assert loaded.problems == () and set(loaded) == {"emb.weight", "head.weight", "bias"}
+        for name in ("emb.weight", "head.weight"):
+            np.testing.assert_array_equal(loaded[name], shared.numpy())
+        assert [each["stored"] for each in kinds(loaded, "renamed")] == [kept]
+        loaded = load_checkpoint(tmp_path / "both.pt", schema=tmp_path / "one.pt")
+        assert loaded.problems == () and len(kinds(loaded, "not_requested")) == 1
+    stated = {"head": {"stored": "nowhere", "also": ["emb.weight"]}, "bias": None}
+    assert load_checkpoint(tmp_path / "both.pt", schema=stated).problems == ()
+
+
 def test_two_sets_of_weights_are_told_apart_by_their_full_names(tmp_path):
     one, two = ({"w": torch.full((2,), value)} for value in (1.0, 2.0))
     torch.save({"generator": one, "discriminator": two}, tmp_path / "gan.pt")

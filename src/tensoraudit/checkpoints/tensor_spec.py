@@ -32,7 +32,8 @@ class TensorSpec:
 
     `shape` and `dtype` (`"float32"`, `"bfloat16"`...) are those of the result. `stored` is its name in the checkpoint,
     where that is another. `permutation` are the axes as `numpy.transpose` takes them: of `HWIO` to `OIHW` it is
-    (3, 2, 0, 1). `cast` converts what is stored in another dtype; without it that is a mismatch.
+    (3, 2, 0, 1). `cast` converts what is stored in another dtype; without it that is a mismatch. `also` are further
+    names of the same tensor, a tied weight, under any of which it may be stored.
     """
 
     shape: tuple[int, ...] | None = None
@@ -40,6 +41,7 @@ class TensorSpec:
     stored: str | None = None
     permutation: tuple[int, ...] | None = None
     cast: bool = False
+    also: tuple[str, ...] = ()
 
 
 _KEYS: Final = tuple(each.name for each in fields(TensorSpec))
@@ -52,13 +54,20 @@ def read_schema(schema: Any) -> dict[str, TensorSpec]:
     `shape` and `dtype`. Raises InputError for what is none of these.
     """
     if isinstance(schema, str | os.PathLike):
-        entries = read_checkpoint(Path(schema)).entries
-        return {name: TensorSpec(entry.shape, entry.dtype) for name, entry in own_names(entries).items()}
+        return _specs_of(own_names(read_checkpoint(Path(schema)).entries))
     if not isinstance(schema, Mapping):
         raise InputError(
             f"a {type(schema).__name__} is no schema", where="schema", remedy="Give {name: shape} or a checkpoint."
         )
     return {str(name): _checked(str(name), _spec(str(name), value)) for name, value in schema.items()}
+
+
+def _specs_of(entries: Mapping[str, Entry]) -> dict[str, TensorSpec]:
+    tied: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        tied.setdefault(entry.same_as or entry.full_name, []).append(name)
+    others = {name: tuple(each for each in names if each != name) for names in tied.values() for name in names}
+    return {name: TensorSpec(entry.shape, entry.dtype, also=others[name]) for name, entry in entries.items()}
 
 
 def own_names(entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -109,7 +118,12 @@ def _checked(name: str, spec: TensorSpec) -> TensorSpec:
         told = "a cast needs a dtype" if dtype is None else f"nothing can be cast to {dtype} here"
         raise _wrong(name, told, f"Use one of {', '.join(sorted(CASTS))}.")
     return TensorSpec(
-        None if spec.shape is None else _shape(name, spec.shape), dtype, spec.stored, permutation, bool(spec.cast)
+        None if spec.shape is None else _shape(name, spec.shape),
+        dtype,
+        spec.stored,
+        permutation,
+        bool(spec.cast),
+        tuple(map(str, spec.also)),
     )
 
 
