@@ -268,13 +268,14 @@ def longest_stall(work):
     """Return the longest time that this thread could not run while `work` ran in another, as a part of the whole."""
     worker = threading.Thread(target=work)
     start = last = time.perf_counter()
-    longest = 0.0
+    longest, alive = 0.0, True
     worker.start()
-    while worker.is_alive():
-        time.sleep(0.001)
+    while alive:  # looked at once more after its end, which may come before this thread runs at all
+        alive = worker.is_alive()
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
-    return longest / (time.perf_counter() - start)
+        time.sleep(0.001 * alive)
+    return longest / (last - start)
 
 
 STATE = [{"i": i, "v": [i, i + 1], "n": str(i)} for i in range(150_000)]
