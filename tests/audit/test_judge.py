@@ -84,6 +84,18 @@ def test_edge_inputs_that_tell_nothing_take_nothing_from_the_others(ordinary, ed
     assert any("edge-large tells nothing of output i" in note for note in after.notes) is noted
 
 
+def test_whatever_else_edge_inputs_cannot_tell_is_measured():
+    """NaN everywhere on both sides there: no tie that anybody could choose between."""
+    nan = np.full((1, 3), np.nan, np.float32)
+    side = {"s0": run({"v": SCORES}), "edge-large": run({"v": nan})}
+    made = Audit(Options(target=("jax",)), lambda text: None, pool=Arrays(), samples=SAMPLES)
+    shipped = Candidate("route", "jax", {}, "jax", ships=True)
+    after = judge(made.add(candidates=(shipped,), reference_runs=side, candidate_runs={"route/cpu": side}))
+    edges = {row.verdict for row in after.equivalence if row.inputs == "edge-large"}
+    assert set(told(after, "output.verdict")) == {"identical", *edges}
+    assert not any("tells nothing" in note for note in after.notes)
+
+
 def told(audit, metric):
     return [row.value for row in audit.measurements if row.metric == metric]
 

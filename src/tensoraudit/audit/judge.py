@@ -217,16 +217,16 @@ def _output_measurements(
     """One set of measurements per output: those of the input set on which it came out worst.
 
     Edge inputs speak for themselves, and only where they come out worse than every ordinary one: a fault that only they
-    show is another fault. One that cannot be judged (places of a saturated top-k) takes nothing from what ordinary ones
-    showed; its row and a note say so. Other sizes have measurements of their own; they count here where the output is
-    wrong at the first size already, for then it is one fault, as bad as it gets.
+    show is another fault. The places of a saturated top-k cannot be told there, which takes nothing from what ordinary
+    ones showed; a row and a note say so. Other sizes have measurements of their own; they count here where the output
+    is wrong at the first size already, for then it is one fault, as bad as it gets.
     """
     ordinary, edges = _ordinary_and_edges(compared)
     sizes = _worst((sample, c) for sample, c in compared if sample.kind == "size")
     for name, (_, output) in list(ordinary.items()):
         if output.verdict == Verdict.DRIFT and name in sizes and sizes[name][1].verdict == Verdict.BREAK:
             ordinary[name] = sizes[name]
-    worse = {n: e for n, e in edges.items() if n not in ordinary or _is_worse(e[1].verdict, ordinary[n][1].verdict)}
+    worse = {n: e for n, e in edges.items() if n not in ordinary or _is_worse(e[1], ordinary[n][1])}
     for name, (sample, output) in (*ordinary.items(), *worse.items()):
         nans = _count_nans(audit, candidate, sample.name, output)
         for metric, value in _quantities(sample, output, nans).items():
@@ -240,15 +240,15 @@ def _ordinary_and_edges(compared: Sequence[tuple[Sample, Comparison]]) -> tuple[
 
 
 def _edges_left_open(compared: Sequence[tuple[Sample, Comparison]]) -> Iterator[str]:
-    """Say what edge inputs could not show of outputs that pass on all others."""
+    """Say of which places of saturated scores edge inputs tell nothing, where the output passes on all others."""
     ordinary, edges = _ordinary_and_edges(compared)
     for name, (sample, output) in edges.items():
-        if output.verdict == Verdict.UNVERIFIED and name in ordinary and ordinary[name][1].verdict.passes:
+        if output.may_tie and name in ordinary and ordinary[name][1].verdict.passes:
             yield f"{sample.name} tells nothing of output {name}: {output.reason}"
 
 
-def _is_worse(at_edges: Verdict, otherwise: Verdict) -> bool:
-    return at_edges.rank > otherwise.rank and not (at_edges == Verdict.UNVERIFIED and otherwise.passes)
+def _is_worse(at_edges: TensorComparison, otherwise: TensorComparison) -> bool:
+    return at_edges.verdict.rank > otherwise.verdict.rank and not (at_edges.may_tie and otherwise.verdict.passes)
 
 
 def _worst(compared: Iterable[tuple[Sample, Comparison]]) -> Worst:

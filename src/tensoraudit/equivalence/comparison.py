@@ -184,6 +184,6 @@ def _by_ties(found: TensorComparison, scores: Scores, check: TieCheck, total: st
     if check.open:
         reason = f"{check.differing} {total} integers differ; if they point into scores behind {scores.name}, these may"
         reason += f" tie within noise {gap}, but no output shows it: return the scores too"
-        return replace(found, verdict=Verdict.UNVERIFIED, reason=reason)
+        return replace(found, verdict=Verdict.UNVERIFIED, reason=reason, may_tie=True)
     reason = f"{check.differing} {total} indices differ, all where the scores in {scores.name} tie within noise {gap}"
     return replace(found, verdict=Verdict.NOISE, reason=reason, top1_changes=0)

@@ -29,7 +29,8 @@ class TensorComparison:
     `reason` is one sentence with the numbers. `metrics` is None where shape or dtype already differ. `floor` is None
     for integers and for equal bits; `error_ratio` also where no run stands behind the floor or the reference is zero
     all over. `top1_changes` is None where the tensor has no class axis. `layout` is the axis order after which the
-    candidate would match: a diagnosis, never a pass. `detail` is taken for floats with a real loss only.
+    candidate would match: a diagnosis, never a pass. `detail` is taken for floats with a real loss only. `may_tie`:
+    the verdict is `unverified` because integers that differ may be places of scores that tie, which no output shows.
     """
 
     name: str
@@ -43,6 +44,7 @@ class TensorComparison:
     layout: Index | None = None
     notes: tuple[Note, ...] = ()
     detail: Detail | None = None
+    may_tie: bool = False
 
     def __bool__(self) -> bool:
         raise TypeError("a comparison is no yes or no: look at .verdict, where `unverified` is not a pass")
