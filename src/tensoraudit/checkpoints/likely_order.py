@@ -4,14 +4,14 @@ one element was changed differs by that element, and not by all that its axes mo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
 from tensoraudit.checkpoints.element_types import Array, ElementType
-from tensoraudit.checkpoints.rearrangements import Order
+from tensoraudit.checkpoints.rearrangements import Order, sampled
 
-_SAMPLE = 512
-_LEAST = 0.5
+_LEAST: Final = 0.5
 """The share of a sample that must agree: of two unrelated tensors next to nothing does."""
 
 
@@ -20,13 +20,7 @@ def likely_order(
 ) -> Order | None:
     """Return the order of axes in which at least half of a sample of elements is equal on both sides up to rounding,
     and more than in any other; None where there is none."""
-    reference, candidate = views
-    if not reference.size:
-        return None
-    places = np.random.default_rng(1).integers(0, reference.size, min(_SAMPLE, 2 * reference.size))
-    index = np.unravel_index(places, reference.shape)
-    ours = types[0].widen(reference[index])
-    shares = {order: _share(ours, types[1].widen(candidate[tuple(index[axis] for axis in order)])) for order in orders}
+    shares = {order: _share(ours, theirs) for order, ours, theirs in sampled(views, types, orders)}
     best = max(shares, key=lambda order: shares[order], default=None)
     return best if best is not None and shares[best] >= _LEAST else None
 

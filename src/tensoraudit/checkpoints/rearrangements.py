@@ -29,6 +29,16 @@ def matching_orders(
     views: tuple[Array, Array], types: tuple[ElementType, ElementType], orders: Iterable[Order]
 ) -> Iterator[Order]:
     """Yield the orders under which a sample of elements agrees: the candidate as `reference.transpose(order)`."""
+    within = ROUNDINGS * spacing(types[0].name, types[1].name)
+    for order, ours, theirs in sampled(views, types, orders):
+        if agree(ours, theirs, within * largest_magnitude(ours)).all():
+            yield order
+
+
+def sampled(
+    views: tuple[Array, Array], types: tuple[ElementType, ElementType], orders: Iterable[Order]
+) -> Iterator[tuple[Order, Array, Array]]:
+    """Yield each order with a sample of the reference's elements and those of the candidate at their places in it."""
     reference, candidate = views
     if not reference.size or reference.ndim < 2:
         return
@@ -36,11 +46,8 @@ def matching_orders(
     places = np.random.default_rng(0).integers(0, reference.size, min(_SAMPLE, 2 * reference.size))
     index = np.unravel_index(places, reference.shape)
     ours = types[0].widen(reference[index])
-    within = ROUNDINGS * spacing(types[0].name, types[1].name) * largest_magnitude(ours)
     for order in orders:
-        theirs = types[1].widen(candidate[tuple(index[axis] for axis in order)])
-        if agree(ours, theirs, within).all():
-            yield order
+        yield order, ours, types[1].widen(candidate[tuple(index[axis] for axis in order)])
 
 
 def spacing(reference: str, candidate: str) -> float:
