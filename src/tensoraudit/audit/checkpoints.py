@@ -164,7 +164,7 @@ def _arrived(diff: CheckpointDiff) -> set[str]:
     for side in (diff.reference, diff.candidate):
         tied: dict[str, list[str]] = {}
         for entry in side.entries:
-            tied.setdefault(entry.same_as or entry.full_name, []).append(entry.full_name)
+            tied.setdefault(entry.owner, []).append(entry.full_name)
         for names in tied.values():
             if len(names) > 1 and not lonely.issuperset(names):
                 found |= lonely.intersection(names)

@@ -145,14 +145,14 @@ def _left_over(entries: Sequence[Entry], wanted: Mapping[str, Wanted]) -> Iterat
     """What the schema does not name: too much where it names others of that group, else not its subject; nor is a
     further name of what it does name."""
     taken = {id(each.entry) for each in wanted.values()}
-    tied = {each.entry.same_as or each.entry.full_name for each in wanted.values()}
+    tied = {each.entry.owner for each in wanted.values()}
     groups = {each.entry.group for each in wanted.values()} or {"model"}
     for entry in entries:
         if id(entry) in taken:
             continue
         name, group = entry.full_name, entry.group
         about: dict[str, Any] = {"stored": name, "dtype": entry.dtype, "shape": list(entry.shape), "group": group}
-        if group in groups and (entry.same_as or name) not in tied:
+        if group in groups and entry.owner not in tied:
             yield {"event": "extra", **about, "message": f"{name} is stored, and the schema does not name it"}
         else:
             yield {"event": "not_requested", **about}

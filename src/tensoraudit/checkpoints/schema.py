@@ -59,6 +59,11 @@ class Entry(NamedTuple):
         return ".".join((*self.path, self.name)) if self.path else self.name
 
     @property
+    def owner(self) -> str:
+        """The full name under which its bytes are counted: its own, or that of the entry it is tied to."""
+        return self.same_as or self.full_name
+
+    @property
     def numel(self) -> int:
         """The number of elements."""
         return prod(self.shape)

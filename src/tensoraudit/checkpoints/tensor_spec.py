@@ -65,7 +65,7 @@ def read_schema(schema: Any) -> dict[str, TensorSpec]:
 def _specs_of(entries: Mapping[str, Entry]) -> dict[str, TensorSpec]:
     tied: dict[str, list[str]] = {}
     for name, entry in entries.items():
-        tied.setdefault(entry.same_as or entry.full_name, []).append(name)
+        tied.setdefault(entry.owner, []).append(name)
     others = {name: tuple(each for each in names if each != name) for names in tied.values() for name in names}
     return {name: TensorSpec(entry.shape, entry.dtype, also=others[name]) for name, entry in entries.items()}
 
